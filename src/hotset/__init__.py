@@ -1,0 +1,53 @@
+"""hotset: the same batches, only sooner.
+
+`hotset.accelerate(loader, device="cuda")` keeps the data where training runs, does the
+deterministic part of the transforms once, draws the random part per sample for whole batches, and
+proves that the batches are the same.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from hotset import datasets as datasets
+    from hotset import errors as errors
+    from hotset.chain.marks import deterministic as deterministic
+    from hotset.chain.marks import random as random
+    from hotset.loader.cached import CachedDataset as CachedDataset
+    from hotset.loader.loader import Loader as Loader
+    from hotset.loader.loader import accelerate as accelerate
+    from hotset.placement.plan import Plan as Plan
+    from hotset.transforms import AlternatingFlip as AlternatingFlip
+    from hotset.transforms import Cutout as Cutout
+
+_HOMES = {
+    "AlternatingFlip": "hotset.transforms",
+    "CachedDataset": "hotset.loader.cached",
+    "Cutout": "hotset.transforms",
+    "Loader": "hotset.loader.loader",
+    "Plan": "hotset.placement.plan",
+    "accelerate": "hotset.loader.loader",
+    "deterministic": "hotset.chain.marks",
+    "random": "hotset.chain.marks",
+}
+"""Where each exported name lives: imported when first used, so that `import hotset` is quick."""
+
+_MODULES = ("datasets", "errors")
+
+__all__ = sorted((*_HOMES, *_MODULES, "__version__"))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"hotset.{name}")
+    raise AttributeError(f"module 'hotset' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,199 @@
+"""What happens to each step: once, table, batch or worker, and where the chain is cut. Pure.
+
+The cut is where the stored form is smallest, not after the last deterministic step: an image stays
+in bytes, and the elementwise steps behind it become a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hotset.chain import torchvision
+from hotset.chain.step import BatchForm, HasBatchForm, Step, StepCall
+from hotset.chain.table import build_table, is_bytes_image
+from hotset.ops.op import Op, Params
+from hotset.ops.pointwise import Table
+from hotset.sample.column import describe
+
+Action = Literal["once", "table", "batch", "worker"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What happens to one step, and why."""
+
+    step: str
+    action: Action
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One of the user's steps behind the cut, and the operations that stand for it.
+
+    A run of steps that became one table has the table at its first step and nothing at the others.
+    """
+
+    step: Step
+    ops: tuple[Op, ...]
+    form: BatchForm | None
+
+    def replay(self, params: Sequence[Params]) -> StepCall:
+        """The user's own step with the parameters that one sample was given."""
+        return self.step.call if self.form is None else self.form.replay(params)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Where a chain is cut and what happens to each step.
+
+    Attributes:
+        steps: the whole chain.
+        cut: steps before this position run once.
+        mode: "batch" if all the rest runs on whole batches, "worker" if it runs per sample.
+        decisions: one per step.
+        stages: what the rest consists of; empty in mode "worker".
+    """
+
+    steps: tuple[Step, ...]
+    cut: int
+    mode: Literal["batch", "worker"]
+    decisions: tuple[Decision, ...]
+    stages: tuple[Stage, ...] = ()
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The operations behind the cut, in order."""
+        return tuple(op for stage in self.stages for op in stage.ops)
+
+
+def split_chain(
+    steps: Sequence[Step], traces: Sequence[Sequence[Any]], *, least_cut: int = 0
+) -> Split:
+    """Cuts a chain.
+
+    Args:
+        steps: whose natures are known.
+        traces: per probe sample, the value before each step and after the last: len(steps) + 1
+            values.
+        least_cut: where the rest runs per sample, so many steps run once in any case.
+    """
+    leading = 0
+    while leading < len(steps) and steps[leading].nature == "deterministic":
+        leading += 1
+    cuts = _cuts_by_size(traces, leading)
+    problem = "no point of the chain gives values of one shape and dtype that can be stored"
+    for number, cut in enumerate(cuts):
+        stages = _stages(steps, traces, cut)
+        if not isinstance(stages, str):
+            return _in_batches(steps, cut, stages)
+        if number == 0:
+            problem = stages
+    return _per_sample(steps, _worker_cut(steps, traces, cuts, least_cut), problem)
+
+
+def _cuts_by_size(traces: Sequence[Sequence[Any]], leading: int) -> list[int]:
+    """Positions where values can be stored densely, the smallest first; of equals, the latest."""
+    sizes = {}
+    for cut in range(leading + 1):
+        schemas = {describe(trace[cut]) for trace in traces}
+        if len(schemas) == 1 and next(iter(schemas)).is_storable:
+            sizes[cut] = next(iter(schemas)).nbytes
+    return sorted(sizes, key=lambda cut: (sizes[cut], -cut))
+
+
+def _worker_cut(
+    steps: Sequence[Step], traces: Sequence[Sequence[Any]], cuts: Sequence[int], least_cut: int
+) -> int:
+    """Behind the last deterministic step; before it only where bytes are kept for want of a table.
+
+    What lies between is then run for every sample again, which elementwise steps on bytes are cheap
+    enough for; anything else is not.
+    """
+    if not cuts:
+        return 0
+    latest = max(cuts)
+    for cut in cuts:
+        samples = [trace[cut] for trace in traces]
+        if cut == latest or (
+            cut >= least_cut
+            and all(map(is_bytes_image, samples))
+            and not isinstance(build_table(steps[cut:latest], samples), str)
+        ):
+            return cut
+    return latest
+
+
+def _stages(
+    steps: Sequence[Step], traces: Sequence[Sequence[Any]], cut: int
+) -> tuple[Stage, ...] | str:
+    """The steps from the cut on as operations on batches, or why one of them has none."""
+    stages: list[Stage] = []
+    position = cut
+    while position < len(steps):
+        step, leaf = steps[position], traces[0][position]
+        form = _batch_form(step, leaf)
+        if form is not None:
+            stages.append(Stage(step, form.ops, form))
+            position += 1
+            continue
+        tabled = _table_stages(steps, traces, position)
+        if isinstance(tabled, str):
+            return tabled
+        stages.extend(tabled)
+        position += len(tabled)
+    return tuple(stages)
+
+
+def _batch_form(step: Step, leaf: Any) -> BatchForm | None:
+    own: HasBatchForm | None = step.call if hasattr(step.call, "batch_form") else None
+    if own is not None:
+        return own.batch_form(leaf, step.key)
+    return torchvision.batch_form(step.call, leaf, step.key)
+
+
+def _table_stages(
+    steps: Sequence[Step], traces: Sequence[Sequence[Any]], start: int
+) -> list[Stage] | str:
+    """The longest run of deterministic steps from `start` that a table can stand for."""
+    if steps[start].nature != "deterministic":
+        return f"{steps[start].name} is random and has no batched form"
+    samples = [trace[start] for trace in traces]
+    if not all(map(is_bytes_image, samples)):
+        return f"{steps[start].name} acts on {describe(samples[0])}, which is no image of bytes"
+    end = start
+    while end < len(steps) and steps[end].nature == "deterministic":
+        end += 1
+    problem = ""
+    for stop in range(end, start, -1):
+        table = build_table(steps[start:stop], samples)
+        if not isinstance(table, str):
+            first = Stage(steps[start], (Table(steps[start].key, table),), None)
+            return [first, *(Stage(step, (), None) for step in steps[start + 1 : stop])]
+        problem = table
+    return problem
+
+
+def _in_batches(steps: Sequence[Step], cut: int, stages: tuple[Stage, ...]) -> Split:
+    decisions = [Decision(s.name, "once", s.reason) for s in steps[:cut]]
+    for stage in stages:
+        name = stage.step.name
+        if stage.form is None:
+            reason = (
+                "elementwise on bytes: 256 entries per channel, built from this step and checked"
+            )
+            decisions.append(Decision(name, "table", reason))
+        elif stage.step.nature == "deterministic":
+            decisions.append(Decision(name, "batch", "deterministic, cheaper after the cut"))
+        else:
+            decisions.append(Decision(name, "batch", "drawn per sample, for the whole batch"))
+    return Split(tuple(steps), cut, "batch", tuple(decisions), stages)
+
+
+def _per_sample(steps: Sequence[Step], cut: int, problem: str) -> Split:
+    decisions = [Decision(s.name, "once", s.reason) for s in steps[:cut]]
+    for step in steps[cut:]:
+        decisions.append(Decision(step.name, "worker", f"per sample, since {problem}"))
+    return Split(tuple(steps), cut, "worker", tuple(decisions))

@@ -1,0 +1,341 @@
+"""The fused batch path on the CPU, compiled by Numba without the GIL.
+
+A kernel works on a slice of the batch, so that ordinary threads share a batch (Numba's own parallel
+threads and `fork` do not mix). Pixels are moved as unsigned integers of their size: a table of
+float16 and one of int16 are the same code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from hotset.kernels.program import Field, Kind
+from hotset.ops.erase import TRIES
+from hotset.rng import (
+    MASK_32,
+    PHILOX_M0,
+    PHILOX_M1,
+    PHILOX_ROUNDS,
+    PHILOX_W0,
+    PHILOX_W1,
+    RUN_EPOCH,
+)
+
+# Numba reads module globals as constants; enum members must be plain integers for it.
+KIND, STEP, IS_DRAWN, THRESHOLD = (
+    int(f) for f in (Field.KIND, Field.STEP, Field.IS_DRAWN, Field.THRESHOLD)
+)
+TOP, LEFT, DOWN, SIDEWAYS = (int(f) for f in (Field.TOP, Field.LEFT, Field.DOWN, Field.SIDEWAYS))
+HEIGHT, WIDTH, ROW_MAP, COLUMN_MAP = (
+    int(f) for f in (Field.HEIGHT, Field.WIDTH, Field.ROW_MAP, Field.COLUMN_MAP)
+)
+VALUE, GATE_STEP, GATE_THRESHOLD = (
+    int(f) for f in (Field.VALUE, Field.GATE_STEP, Field.GATE_THRESHOLD)
+)
+WINDOW, HORIZONTAL, RANDOM_ERASE = (
+    int(k) for k in (Kind.WINDOW, Kind.HORIZONTAL_FLIP, Kind.RANDOM_ERASE)
+)
+
+M0, M1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
+W0, W1 = np.uint64(PHILOX_W0), np.uint64(PHILOX_W1)
+LOW = np.uint64(MASK_32)
+HALF = np.uint64(32)
+
+
+@njit(nogil=True, cache=True, inline="never")
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: Any) -> Any:
+    """Four words of Philox 4x32-10 as int64; counters and seed are uint64."""
+    k0, k1 = seed & LOW, seed >> HALF
+    for _ in range(PHILOX_ROUNDS):
+        p0, p1 = c0 * M0, c2 * M1
+        c0, c1, c2, c3 = (p1 >> HALF) ^ c1 ^ k0, p1 & LOW, (p0 >> HALF) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + W0) & LOW, (k1 + W1) & LOW
+    return np.int64(c0), np.int64(c1), np.int64(c2), np.int64(c3)
+
+
+@njit(nogil=True, cache=True)
+def _words(sample: Any, occurrence: Any, epoch: Any, step: Any, draw: Any, seed: Any) -> Any:
+    c1 = ((sample >> 32) << 16) | (occurrence & 0xFFFF)
+    return philox(
+        np.uint64(sample) & LOW,
+        np.uint64(c1),
+        np.uint64(epoch),
+        np.uint64((step << 16) | draw),
+        seed,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _draw_geometry(
+    geometry: Any, top: Any, left: Any, sample: Any, occurrence: Any, keys: Any, epoch: Any
+) -> None:
+    """Fills (steps,) `top` and `left`; a flip is top 1; a closed gate is top -1."""
+    for k in range(len(geometry)):
+        row = geometry[k]
+        if row[GATE_STEP] >= 0:
+            gate = _words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
+            if gate[0] >= row[GATE_THRESHOLD]:
+                top[k] = -1
+                continue
+        if row[KIND] == WINDOW:
+            if row[IS_DRAWN] == 1:
+                words = _words(sample, occurrence, epoch, row[STEP], 0, keys[0])
+                top[k] = (words[0] * row[DOWN]) >> 32
+                left[k] = (words[1] * row[SIDEWAYS]) >> 32
+            else:
+                top[k], left[k] = row[TOP], row[LEFT]
+        elif row[IS_DRAWN] == 2:
+            words = _words(sample, occurrence, RUN_EPOCH, row[STEP], 0, keys[1])
+            top[k] = np.int64(words[0] < row[THRESHOLD]) ^ (epoch & 1)
+        else:
+            words = _words(sample, occurrence, epoch, row[STEP], 0, keys[0])
+            top[k] = np.int64(words[0] < row[THRESHOLD])
+
+
+@njit(nogil=True, cache=True)
+def _trace(geometry: Any, top: Any, left: Any, maps: Any, rows: Any, columns: Any) -> None:
+    """Source row and column of every output row and column; a fill stands as -1 - its number.
+
+    Goes through the steps from the last to the first. Where a row and a column are both fills, the
+    later step, the one with the lower code, counts.
+    """
+    for i in range(len(rows)):
+        rows[i] = i
+    for j in range(len(columns)):
+        columns[j] = j
+    for k in range(len(geometry) - 1, -1, -1):
+        row = geometry[k]
+        if top[k] < 0:
+            continue
+        if row[KIND] == WINDOW:
+            fill = -1 - row[VALUE]
+            for i in range(len(rows)):
+                if rows[i] >= 0:
+                    source = maps[row[ROW_MAP] + top[k] + rows[i]]
+                    rows[i] = source if source >= 0 else fill
+            for j in range(len(columns)):
+                if columns[j] >= 0:
+                    source = maps[row[COLUMN_MAP] + left[k] + columns[j]]
+                    columns[j] = source if source >= 0 else fill
+        elif top[k] == 1:
+            if row[KIND] == HORIZONTAL:
+                for j in range(len(columns)):
+                    if columns[j] >= 0:
+                        columns[j] = row[WIDTH] - 1 - columns[j]
+            else:
+                for i in range(len(rows)):
+                    if rows[i] >= 0:
+                        rows[i] = row[HEIGHT] - 1 - rows[i]
+
+
+@njit(nogil=True, cache=True)
+def _run(columns: Any) -> Any:
+    """(first, end, stride) of the output columns that read neighbouring source columns.
+
+    Stride is 1 or -1 where all columns in between do, 0 where they do not (reflected borders).
+    """
+    width = len(columns)
+    first, end = 0, width
+    while first < width and columns[first] < 0:
+        first += 1
+    while end > first and columns[end - 1] < 0:
+        end -= 1
+    if end - first < 2:
+        return first, end, 1
+    stride = columns[first + 1] - columns[first]
+    if stride != 1 and stride != -1:
+        return first, end, 0
+    for j in range(first + 1, end):
+        if columns[j] - columns[j - 1] != stride or columns[j] < 0:
+            return first, end, 0
+    return first, end, stride
+
+
+# The innermost loops. Positions are unsigned and images flat: it spares the compiler the checks for
+# negative indices and the row views, and each loop stands alone so that it is unrolled: half the
+# time.
+@njit(nogil=True, cache=True)
+def _look_up(out: Any, target: Any, image: Any, source: Any, table: Any, count: Any) -> None:
+    for j in range(count):
+        out[target + np.uint64(j)] = table[image[source + np.uint64(j)]]
+
+
+@njit(nogil=True, cache=True)
+def _look_up_mirrored(
+    out: Any, target: Any, image: Any, source: Any, table: Any, count: Any
+) -> None:
+    for j in range(count):
+        out[target + np.uint64(j)] = table[image[source - np.uint64(j)]]
+
+
+@njit(nogil=True, cache=True)
+def _copy(out: Any, target: Any, image: Any, source: Any, count: Any) -> None:
+    for j in range(count):
+        out[target + np.uint64(j)] = image[source + np.uint64(j)]
+
+
+@njit(nogil=True, cache=True)
+def _copy_mirrored(out: Any, target: Any, image: Any, source: Any, count: Any) -> None:
+    for j in range(count):
+        out[target + np.uint64(j)] = image[source - np.uint64(j)]
+
+
+@njit(nogil=True, cache=True)
+def _scatter(
+    out: Any, target: Any, image: Any, line: Any, columns: Any, table: Any, base: Any, row: Any
+) -> None:
+    """One row, pixel by pixel, whatever its columns read; a negative `row` is a fill."""
+    for j in range(len(columns)):
+        code = min(row, columns[j])
+        if code < 0:
+            out[target + np.uint64(j)] = table[np.uint64(base - 1 - code)]
+        else:
+            pixel = image[np.uint64(line + columns[j])]
+            out[target + np.uint64(j)] = pixel if base == 0 else table[pixel]
+
+
+@njit(nogil=True, cache=True)
+def _write(
+    image: Any, rows: Any, columns: Any, values: Any, base: Any, in_shape: Any, out: Any
+) -> None:
+    """One sample, channels first: image (C*H*W,) -> out (C*H'*W',)."""
+    first, end, stride = _run(columns)
+    height, width = len(rows), len(columns)
+    start = columns[first] if first < end else 0
+    count = np.uint64(end - first)
+    for c in range(in_shape[0]):
+        table = values[c]
+        for i in range(height):
+            target = np.uint64((c * height + i) * width)
+            row = rows[i]
+            line = (c * in_shape[1] + row) * in_shape[2]
+            if row < 0 or stride == 0:
+                _scatter(out, target, image, line, columns, table, base, row)
+                continue
+            for j in range(first):
+                out[target + np.uint64(j)] = table[np.uint64(base - 1 - columns[j])]
+            for j in range(end, width):
+                out[target + np.uint64(j)] = table[np.uint64(base - 1 - columns[j])]
+            source, target = np.uint64(line + start), target + np.uint64(first)
+            if base == 0 and stride == 1:
+                _copy(out, target, image, source, count)
+            elif base == 0:
+                _copy_mirrored(out, target, image, source, count)
+            elif stride == 1:
+                _look_up(out, target, image, source, table, count)
+            else:
+                _look_up_mirrored(out, target, image, source, table, count)
+
+
+@njit(nogil=True, cache=True)
+def _write_channels_last(
+    image: Any, rows: Any, columns: Any, values: Any, base: Any, in_shape: Any, out: Any
+) -> None:
+    """One sample, channels last: image (C*H*W,) -> out (H'*W'*C,)."""
+    channels, plane = in_shape[0], in_shape[1] * in_shape[2]
+    for i in range(len(rows)):
+        for j in range(len(columns)):
+            code = min(rows[i], columns[j])
+            source = rows[i] * in_shape[2] + columns[j]
+            target = (i * len(columns) + j) * channels
+            for c in range(channels):
+                if code < 0:
+                    out[np.uint64(target + c)] = values[c, base - 1 - code]
+                else:
+                    pixel = image[np.uint64(c * plane + source)]
+                    out[np.uint64(target + c)] = pixel if base == 0 else values[c, pixel]
+
+
+@njit(nogil=True, cache=True)
+def _rectangle(
+    row: Any, scale: Any, aspects: Any, sample: Any, occurrence: Any, keys: Any, epoch: Any
+) -> Any:
+    """(top, left, height, width) of one erasure of one sample; height 0 where there is none."""
+    if row[GATE_STEP] >= 0:
+        gate = _words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
+        if gate[0] >= row[GATE_THRESHOLD]:
+            return 0, 0, 0, 0
+    words = _words(sample, occurrence, epoch, row[STEP], 0, keys[0])
+    if row[KIND] != RANDOM_ERASE:
+        height, width = row[TOP], row[LEFT]
+        top = (words[0] * (row[HEIGHT] - height + 1)) >> 32
+        left = (words[1] * (row[WIDTH] - width + 1)) >> 32
+        return top, left, height, width
+    if words[0] >= row[THRESHOLD]:
+        return 0, 0, 0, 0
+    for attempt in range(1, TRIES + 1):
+        words = _words(sample, occurrence, epoch, row[STEP], attempt, keys[0])
+        share = scale[0] + (scale[1] - scale[0]) * (np.float64(words[0]) * 2.0**-32)
+        area = np.float64(row[HEIGHT] * row[WIDTH]) * share
+        aspect = aspects[words[1] >> 20]
+        height = np.int64(np.rint(np.sqrt(area * aspect)))
+        width = np.int64(np.rint(np.sqrt(area / aspect)))
+        if height < row[HEIGHT] and width < row[WIDTH]:
+            top = (words[2] * (row[HEIGHT] - height + 1)) >> 32
+            left = (words[3] * (row[WIDTH] - width + 1)) >> 32
+            return top, left, height, width
+    return 0, 0, 0, 0
+
+
+@njit(nogil=True, cache=True)
+def _erase(out: Any, out_shape: Any, rectangle: Any, values: Any, entry: Any, is_last: Any) -> None:
+    """Sets a rectangle (top, left, height, width) of one flat image to an entry per channel."""
+    top, left, height, width = rectangle
+    for c in range(out_shape[0]):
+        for i in range(top, top + height):
+            for j in range(left, left + width):
+                if is_last:
+                    out[(i * out_shape[2] + j) * out_shape[0] + c] = values[c, entry]
+                else:
+                    out[(c * out_shape[1] + i) * out_shape[2] + j] = values[c, entry]
+
+
+@njit(nogil=True, cache=True)
+def run(
+    source: Any,
+    rows_of: Any,
+    ids: Any,
+    occurrence: Any,
+    keys: Any,
+    epoch: Any,
+    chain: Any,
+    shapes: Any,
+    is_channels_last: Any,
+    out: Any,
+) -> None:
+    """Fills `out` for the samples `ids`.
+
+    Args:
+        source: (N, C*H*W) stored images, as unsigned integers of their size.
+        rows_of: (B,) int64 rows of `source` that hold the samples.
+        ids: (B,) int64 sample ids, which key the draws.
+        occurrence: (B,) int64.
+        keys: (2,) uint64, the epoch's seed and the run's.
+        epoch: number of the epoch.
+        chain: geometry, maps, erasures, scales, aspects, values, base, as in
+            `hotset.kernels.program.Program`; values as unsigned integers of their size.
+        shapes: (C, H, W) of a stored image and of an image in the batch.
+        is_channels_last: layout of `out`.
+        out: (B, C*H*W) or (B, H*W*C), unsigned integers of the output's size.
+    """
+    geometry, maps, erasures, scales, aspects, values, base = chain
+    in_shape, out_shape = shapes
+    rows, columns = np.empty(out_shape[1], np.int64), np.empty(out_shape[2], np.int64)
+    top, left = np.zeros(len(geometry), np.int64), np.zeros(len(geometry), np.int64)
+    for b in range(len(ids)):
+        _draw_geometry(geometry, top, left, ids[b], occurrence[b], keys, epoch)
+        _trace(geometry, top, left, maps, rows, columns)
+        image, target = source[rows_of[b]], out[b]
+        if is_channels_last:
+            _write_channels_last(image, rows, columns, values, base, in_shape, target)
+        else:
+            _write(image, rows, columns, values, base, in_shape, target)
+        for k in range(len(erasures)):
+            rectangle = _rectangle(
+                erasures[k], scales[k], aspects[k], ids[b], occurrence[b], keys, epoch
+            )
+            entry = base + erasures[k, VALUE]
+            _erase(target, out_shape, rectangle, values, entry, is_channels_last)

@@ -1,0 +1,1 @@
+"""Loaders: from a dataset and an order to batches on the device."""

@@ -1,0 +1,147 @@
+"""Looks at a source: which of its steps are deterministic, what its samples are, where to cut."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotset.chain import torchvision
+from hotset.chain.marks import mark_of
+from hotset.chain.probe import Verdict, preserved_generators, probe, seed_generators
+from hotset.chain.split import Decision, Split, split_chain
+from hotset.chain.step import Nature, Step
+from hotset.errors import ConfigError, SampleError, SchemaError
+from hotset.loader.source import Reader, Source, read, spread
+from hotset.sample.column import LeafSchema, describe
+from hotset.sample.tree import Spec, flatten, strip
+
+PROBES = 4
+"""Samples looked at before anything is decided."""
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What is known of a source before any of it is read in full.
+
+    Attributes:
+        source: what was looked at.
+        split: what happens to each step of its chain.
+        dataset: whether reading, apart from the chain, is deterministic, and why.
+        spec: the structure of a sample.
+        stored: schema of each leaf as it would be stored, after the steps that run once.
+        finals: per sample looked at, the schema of each leaf as the whole chain gives it.
+    """
+
+    source: Source
+    split: Split
+    dataset: Verdict
+    spec: Spec
+    stored: tuple[LeafSchema, ...]
+    finals: dict[int, tuple[LeafSchema, ...]]
+
+    @property
+    def final(self) -> tuple[LeafSchema, ...]:
+        """The schemas of the first sample as the whole chain gives it."""
+        return next(iter(self.finals.values()))
+
+    @property
+    def bytes_per_sample(self) -> int:
+        """Bytes one sample takes when stored; text and objects count nothing."""
+        return sum(schema.nbytes for schema in self.stored)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """One per step, with the dataset itself first."""
+        action = "once" if self.dataset.is_deterministic else "worker"
+        name = self.source.name
+        return (Decision(name, action, self.dataset.reason), *self.split.decisions)  # type: ignore[arg-type]
+
+
+def analyse(source: Source) -> Analysis:
+    """Probes a source on a few samples spread over it; leaves all generators as they were.
+
+    Args:
+        source: not empty.
+
+    Raises:
+        SampleError: if a sample or a step fails.
+        ConfigError: if a callable contradicts the marker it bears.
+    """
+    indices = spread(len(source), PROBES)
+    reader = source.reader(None)
+    dataset = _probe_reading(source, reader, indices)
+    with preserved_generators():
+        samples = [read(reader, index, source.name) for index in indices]
+        leaves, spec = flatten(samples[0])
+        _refuse_other_structures(source, spec, samples, indices)
+        inputs = [flatten(sample)[0][source.leaf] for sample in samples]
+        steps, traces = _classify(source, inputs, indices)
+        split = split_chain(steps, traces, least_cut=source.once)
+    stored = [describe(leaf) for leaf in leaves]
+    stored[source.leaf] = describe(traces[0][split.cut])
+    finals = {}
+    for index, sample, trace in zip(indices, samples, traces, strict=True):
+        schemas = [describe(leaf) for leaf in flatten(sample)[0]]
+        schemas[source.leaf] = describe(trace[-1])
+        finals[index] = tuple(schemas)
+    return Analysis(source, split, dataset, strip(spec), tuple(stored), finals)
+
+
+def _probe_reading(source: Source, reader: Reader, indices: Sequence[int]) -> Verdict:
+    if source.columns() is not None:
+        return Verdict(True, "already in memory")
+    return probe(lambda index: read(reader, index, source.name), indices)
+
+
+def _refuse_other_structures(
+    source: Source, spec: Spec, samples: Sequence[Any], indices: Sequence[int]
+) -> None:
+    for index, sample in zip(indices, samples, strict=True):
+        paths = flatten(sample)[1].paths()
+        if flatten(sample)[1] != spec:
+            raise SchemaError(
+                f"{source.name}: the sample at index {index} has the leaves {paths}, that at index "
+                f"{indices[0]} has {spec.paths()}; samples must have one structure"
+            )
+
+
+def _classify(
+    source: Source, inputs: Sequence[Any], indices: Sequence[int]
+) -> tuple[list[Step], list[list[Any]]]:
+    """The steps with their natures, and per sample the value before each and after the last."""
+    traces = [[value] for value in inputs]
+    steps = []
+    for number, call in enumerate(source.steps):
+        step = Step(number, call, "unknown", "")
+        values = [trace[-1] for trace in traces]
+        steps.append(_find_nature(step, values))
+        for trace, index in zip(traces, indices, strict=True):
+            seed_generators(index)
+            try:
+                trace.append(call(copy.deepcopy(trace[-1])))
+            except Exception as error:
+                raise SampleError(
+                    f"step {number} of the transform, {step.name}, failed at index {index}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+    return steps, traces
+
+
+def _find_nature(step: Step, values: Sequence[Any]) -> Step:
+    known = torchvision.nature_of(step.call)
+    if known is not None:
+        return step.decided(*known)
+    mark: Nature | None = mark_of(step.call)
+    if mark == "random":
+        return step.decided("random", "marked @hotset.random")
+    verdict = probe(step.call, values)
+    if mark == "deterministic":
+        if not verdict.is_deterministic:
+            raise ConfigError(
+                f"{step.name} is marked @hotset.deterministic, but was {verdict.reason}; take the "
+                "marker off, or make it depend on its input alone"
+            )
+        return step.decided("deterministic", "marked @hotset.deterministic, and probed")
+    return step.decided("deterministic" if verdict.is_deterministic else "random", verdict.reason)

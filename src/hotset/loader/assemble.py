@@ -1,0 +1,411 @@
+"""Puts a loader together: analysis and budgets in; plan, resident data and pipeline out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from hotset.chain.split import Decision
+from hotset.chain.step import Chained
+from hotset.errors import ConfigError, SchemaError, UnsupportedError
+from hotset.kernels.dispatch import choose_engine
+from hotset.loader.analyse import Analysis, analyse
+from hotset.loader.batch import (
+    BatchPipeline,
+    CollatedPipeline,
+    MovedPipeline,
+    Pipeline,
+    Resident,
+)
+from hotset.loader.check import CheckedPipeline, SpotCheck
+from hotset.loader.epochs import Parts
+from hotset.loader.fill import Progress, fill_columns
+from hotset.loader.order import Order
+from hotset.loader.source import Reader, Source
+from hotset.loader.worker import CachedReader, WorkerPipeline
+from hotset.placement.budget import budget_bytes, free_bytes
+from hotset.placement.plan import Plan, Tier, human_bytes
+from hotset.sample.collate import check_collatable, difference
+from hotset.sample.column import Column, DenseColumn, LeafSchema, describe
+from hotset.sample.tree import flatten, unflatten
+
+LAUNCH_BYTES = 8 << 20
+"""On CUDA, batches smaller than this are made several in one launch."""
+CHECK_EVERY = 1000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How batches are to come out, and what may be used for it.
+
+    Attributes:
+        device: where batches come out.
+        dtype: floating dtype of the chain's leaf; None leaves it as the chain makes it.
+        is_channels_last: memory format of images.
+        budget: bytes, "8GB" or "60%" that resident data may take on the device.
+        check_every: one sample in so many of the first epoch is compared; 0 compares none.
+        settings: of the `DataLoader` that runs what has no batched form.
+        progress: told how far the filling is.
+        threads: CPU threads of a kernel; None for torch's number.
+    """
+
+    device: torch.device
+    dtype: torch.dtype | None = None
+    is_channels_last: bool = False
+    budget: int | str | None = None
+    check_every: int = CHECK_EVERY
+    settings: dict[str, Any] = field(default_factory=lambda: {"num_workers": 0, "collate_fn": None})
+    progress: Progress | None = None
+    threads: int | None = None
+
+    @property
+    def collate(self) -> Callable[[list[Any]], Any] | None:
+        """A collate function of the user's own; None for torch's default."""
+        collate = self.settings.get("collate_fn")
+        return None if collate in (None, default_collate) else collate
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """What was put together.
+
+    Attributes:
+        analysis: what was found out.
+        plan: what was decided.
+        pipeline: makes batches.
+        resident: what is kept; None if nothing is.
+        reader: makes one sample, drawing from the global generators; None where batches are made
+            whole.
+    """
+
+    analysis: Analysis
+    plan: Plan
+    pipeline: Pipeline
+    resident: Resident | None
+    reader: Reader | None
+
+
+def assemble(source: Source, options: Options) -> Assembled:
+    """Analyses a source, keeps what can be kept where it fits, and makes the pipeline.
+
+    Raises:
+        HotsetError: as `analyse`, `fill_columns` and `check_collatable` do.
+    """
+    analysis = analyse(source)
+    if options.collate is None:
+        check_collatable(list(analysis.final), analysis.spec)
+        _refuse_differing(analysis)
+    if not analysis.dataset.is_deterministic:
+        note = "its own __getitem__ is random or unknown, so every sample is read anew"
+        return _unkept(analysis, options, note)
+    tier, note = _place(analysis, options)
+    if tier == "source":
+        return _unkept(analysis, options, note)
+    resident = _keep(analysis, options)
+    column = resident.columns[resident.leaf]
+    if analysis.split.mode == "worker" or (
+        analysis.split.stages and not isinstance(column, DenseColumn)
+    ):
+        return _per_sample(analysis, options, resident)
+    return _batched(analysis, options, resident, tier, note)
+
+
+def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None) -> Parts:
+    """The parts of a loader, with an order."""
+    return Parts(
+        plan=made.plan,
+        pipeline=made.pipeline,
+        order=order,
+        length=len(made.analysis.source),
+        fingerprint=_fingerprint(made),
+        dataset=dataset,
+        batch_size=batch_size,
+    )
+
+
+def _refuse_differing(analysis: Analysis) -> None:
+    first_index, first = next(iter(analysis.finals.items()))
+    for index, schemas in analysis.finals.items():
+        for path, was, now in zip(analysis.spec.paths(), first, schemas, strict=True):
+            if was != now:
+                raise SchemaError(difference(path, first_index, was, index, now))
+
+
+def _place(analysis: Analysis, options: Options) -> tuple[Tier, str]:
+    """The first tier whose budget holds the data, and a note where that is not the device."""
+    needed = analysis.bytes_per_sample * len(analysis.source)
+    device, is_cuda = options.device, options.device.type == "cuda"
+    wanted = human_bytes(needed)
+    notes = []
+    is_on_host = analysis.split.mode == "worker" or options.collate is not None
+    if is_cuda and not is_on_host:
+        room = budget_bytes(options.budget, free_bytes(device))
+        if needed <= room:
+            return "device", ""
+        notes.append(f"{wanted} exceed the budget of {human_bytes(room)} on {device}")
+    room = budget_bytes(None if is_cuda else options.budget, free_bytes(torch.device("cpu")))
+    if needed <= room:
+        return ("host" if is_cuda else "device"), "; ".join(notes)
+    notes.append(f"{wanted} exceed the budget of {human_bytes(room)} in host memory")
+    return "source", "; ".join(notes)
+
+
+def _keep(analysis: Analysis, options: Options) -> Resident:
+    """The samples in columns on the CPU, or where they lay already."""
+    source, split = analysis.source, analysis.split
+    in_memory = source.columns()
+    if in_memory is not None and split.cut == 0:
+        columns, rows, spec = in_memory
+        return Resident(tuple(columns), spec, source.leaf, rows)
+    prefix = Chained([step.call for step in split.steps[: split.cut]])
+    filled = fill_columns(
+        source.reader(prefix),
+        len(source),
+        name=source.name,
+        spec=analysis.spec,
+        is_ragged_allowed=split.mode == "worker" or options.collate is not None,
+        workers=int(options.settings.get("num_workers", 0)),
+        progress=options.progress,
+    )
+    return Resident(tuple(filled), analysis.spec, source.leaf)
+
+
+def _batched(
+    analysis: Analysis, options: Options, resident: Resident, tier: Tier, note: str
+) -> Assembled:
+    on_host = tier == "host" or options.collate is not None
+    device = torch.device("cpu") if on_host else options.device
+    resident = _to(resident, device)
+    final = analysis.final[resident.leaf]
+    dtype = options.dtype if _is_castable(final) else None
+    engine = None
+    column = resident.columns[resident.leaf]
+    is_image = isinstance(column, DenseColumn) and column.data.ndim == 4
+    is_changed = analysis.split.ops or options.is_channels_last or dtype is not None
+    if isinstance(column, DenseColumn) and is_image and is_changed:
+        shape = (column.data.shape[1], column.data.shape[2], column.data.shape[3])
+        engine = choose_engine(
+            analysis.split.ops,
+            shape,
+            column.data.dtype,
+            out_dtype=dtype,
+            device=device,
+            is_channels_last=options.is_channels_last,
+            threads=options.threads,
+        )
+    group_bytes = LAUNCH_BYTES if device.type == "cuda" else 0
+    batches = BatchPipeline(resident, device, engine, dtype, group_bytes)
+    pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
+    if options.collate is not None:
+        schemas = _cast_schemas(analysis.final, resident.leaf, dtype)
+        pipeline = CollatedPipeline(
+            pipeline, options.collate, analysis.spec, schemas, options.device
+        )
+    elif on_host:
+        pipeline = MovedPipeline(pipeline, options.device)
+    notes = [note] if note else []
+    if options.collate is not None:
+        notes.append("a collate_fn of your own gets single samples on the CPU")
+    if options.dtype is not None and dtype is None:
+        notes.append(f"dtype={options.dtype} has no floating-point or image leaf to act on")
+    plan = Plan(
+        decisions=analysis.decisions,
+        device=str(options.device),
+        tier="host" if on_host and options.device.type == "cuda" else "device",
+        samples=len(analysis.source),
+        bytes_held=resident.nbytes,
+        kernel="gather by index" if engine is None else engine.description,
+        notes=tuple(notes),
+    )
+    return Assembled(analysis, plan, pipeline, resident, None)
+
+
+def _per_sample(analysis: Analysis, options: Options, resident: Resident) -> Assembled:
+    split, source = analysis.split, analysis.source
+    resident = _to(resident, torch.device("cpu"))
+    decisions = analysis.decisions
+    if split.mode == "batch":  # samples differ after all
+        reason = "runs per sample, since the samples differ in shape"
+        rest = tuple(Decision(d.step, "worker", reason) for d in split.decisions[split.cut :])
+        decisions = (*decisions[: len(decisions) - len(rest)], *rest)
+        analysis = replace(analysis, split=replace(split, mode="worker", stages=()))
+    rest_calls = Chained([step.call for step in split.steps[split.cut :]])
+    reader = CachedReader(resident, rest_calls)
+    pipeline = WorkerPipeline(
+        reader,
+        source.name,
+        Cast(source.leaf, options.dtype),
+        options.device,
+        options.settings,
+    )
+    plan = Plan(
+        decisions=decisions,
+        device=str(options.device),
+        tier="device" if options.device.type == "cpu" else "host",
+        samples=len(source),
+        bytes_held=resident.nbytes,
+        kernel=_workers(options),
+    )
+    column = resident.columns[resident.leaf]
+    checked: Pipeline = pipeline
+    if isinstance(column, DenseColumn):
+        checked = _checked(analysis, options, pipeline, resident, options.dtype)
+    return Assembled(analysis, plan, checked, resident, reader)
+
+
+def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
+    source, split = analysis.source, analysis.split
+    chain = Chained([step.call for step in split.steps])
+    reader = source.reader(chain if split.steps else None)
+    pipeline = WorkerPipeline(
+        reader,
+        source.name,
+        Cast(source.leaf, options.dtype),
+        options.device,
+        options.settings,
+    )
+    decisions = tuple(Decision(d.step, "worker", note) for d in analysis.decisions)
+    plan = Plan(
+        decisions=decisions,
+        device=str(options.device),
+        tier="source",
+        samples=len(source),
+        bytes_held=0,
+        kernel=_workers(options),
+        notes=("left as it is: nothing of it could be kept",),
+    )
+    return Assembled(analysis, plan, pipeline, None, reader)
+
+
+def _workers(options: Options) -> str:
+    count = options.settings.get("num_workers", 0)
+    where = f"{count} worker processes" if count else "the main process"
+    return f"none: your own callables, sample by sample, in {where}"
+
+
+def _checked(
+    analysis: Analysis,
+    options: Options,
+    pipeline: Pipeline,
+    resident: Resident,
+    dtype: torch.dtype | None,
+) -> Pipeline:
+    column = resident.columns[resident.leaf]
+    if options.check_every == 0 or not isinstance(column, DenseColumn):
+        return pipeline
+
+    def stored(index: int) -> Tensor:
+        row = index if resident.rows is None else int(resident.rows[index])
+        return column.data[row].cpu()
+
+    cast = Cast(resident.leaf, dtype)
+    check = SpotCheck(
+        analysis.source, analysis.spec, analysis.split, stored, cast, options.check_every
+    )
+    return CheckedPipeline(pipeline, check)
+
+
+def _to(resident: Resident, device: torch.device) -> Resident:
+    rows = None if resident.rows is None else resident.rows.to(device)
+    columns: tuple[Column, ...] = tuple(column.to(device) for column in resident.columns)
+    return replace(resident, columns=columns, rows=rows)
+
+
+class Cast:
+    """Casts one leaf of a sample; picklable.
+
+    Args:
+        leaf: which.
+        dtype: floating dtype; None leaves samples as they are.
+    """
+
+    def __init__(self, leaf: int, dtype: torch.dtype | None) -> None:
+        self._leaf, self._dtype = leaf, dtype
+
+    def __call__(self, sample: Any) -> Any:
+        """The sample with the leaf cast, where it is a tensor or array that may be."""
+        if self._dtype is None:
+            return sample
+        leaves, spec = flatten(sample)
+        if _is_castable(describe(leaves[self._leaf])):
+            leaves[self._leaf] = torch.as_tensor(leaves[self._leaf]).to(self._dtype)
+        return unflatten(spec, iter(leaves))
+
+
+def _is_castable(schema: LeafSchema) -> bool:
+    """Floating-point values and images may be cast; labels and counts never."""
+    if schema.kind not in ("tensor", "array") or schema.dtype is None:
+        return False
+    return schema.dtype.is_floating_point or (
+        schema.dtype is torch.uint8 and len(schema.shape) == 3
+    )
+
+
+def _cast_schemas(
+    schemas: tuple[LeafSchema, ...], leaf: int, dtype: torch.dtype | None
+) -> list[LeafSchema]:
+    result = list(schemas)
+    if dtype is not None:
+        result[leaf] = replace(result[leaf], kind="tensor", dtype=dtype, cls=Tensor)
+    return result
+
+
+def _fingerprint(made: Assembled) -> str:
+    """16 hexadecimal digits over the schemas, the steps and a spread of what is kept."""
+    digest = hashlib.blake2b(digest_size=8)
+    analysis = made.analysis
+    text = [len(analysis.source), *map(str, analysis.final), *analysis.spec.paths()]
+    text += [step.name for step in analysis.split.steps]
+    digest.update(repr(text).encode())
+    for column in made.resident.columns if made.resident is not None else ():
+        if isinstance(column, DenseColumn) and len(column):
+            rows = torch.linspace(0, len(column) - 1, 16).long()
+            picked = column.data.index_select(0, rows.to(column.data.device)).cpu().contiguous()
+            digest.update(picked.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_dtype(dtype: Any) -> torch.dtype | None:
+    """A floating dtype, or None.
+
+    Raises:
+        ConfigError: if it is anything else.
+    """
+    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        return dtype
+    raise ConfigError(
+        f"`dtype` must be a floating torch dtype such as torch.float16, got {dtype!r}; "
+        "integers and labels keep their own"
+    )
+
+
+def dataset_length(dataset: Any) -> int:
+    """The number of samples of a map-style dataset.
+
+    Raises:
+        UnsupportedError: if it has no length or index.
+        ConfigError: if it is empty.
+    """
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise UnsupportedError(
+            f"{type(dataset).__name__} has no __getitem__ and __len__; expected a map-style "
+            "dataset, or a tensor, array, tuple or dictionary of them"
+        )
+    return check_length(len(dataset), type(dataset).__name__)
+
+
+def check_length(length: int, name: str) -> int:
+    """A number of samples that is not zero.
+
+    Raises:
+        ConfigError: if it is.
+    """
+    if length == 0:
+        raise ConfigError(f"{name} is empty: there is nothing to load")
+    return length

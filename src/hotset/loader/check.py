@@ -1,0 +1,202 @@
+"""The spot check: a few samples of the first epoch, made again by the user's chain.
+
+For random steps the user's own transform is run with its draws replaced by the ones that the batch
+used, so that the bits must agree.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from hotset.chain.probe import preserved_generators, seed_generators
+from hotset.chain.split import Split
+from hotset.chain.step import Chained, StepCall
+from hotset.errors import FaithfulnessError
+from hotset.loader.batch import Make, Pipeline, Request
+from hotset.loader.source import Source, read
+from hotset.ops.op import Params, Shape, apply_gated, draw_gated
+from hotset.rng import Draws
+from hotset.sample.collate import same_bits
+from hotset.sample.column import describe, encode
+from hotset.sample.tree import Spec, batch_leaves, flatten
+
+
+class SpotCheck:
+    """Compares samples of batches with what the user's own chain makes of them.
+
+    Args:
+        source: where the samples come from.
+        spec: the structure of a sample.
+        split: what was done to its chain.
+        stored: gives the stored form of the chain's leaf for a sample id.
+        cast: what was done to a finished sample (a dtype).
+        every: one sample in so many is compared; 0 compares none.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        spec: Spec,
+        split: Split,
+        stored: Callable[[int], Tensor],
+        cast: Callable[[Any], Any],
+        every: int,
+    ) -> None:
+        self._source, self._spec, self._split = source, spec, split
+        self._stored, self._cast, self._every = stored, cast, every
+        self.checked = 0
+
+    def compare(self, request: Request, batch: Any) -> None:
+        """Compares those samples of a batch whose turn it is, in the first epoch.
+
+        Args:
+            request: what the batch was made for.
+            batch: as `default_collate` would make it.
+
+        Raises:
+            FaithfulnessError: if a sample differs; names it and the step.
+        """
+        if self._every == 0 or request.key.epoch > 0:
+            return
+        for place in range(-request.position % self._every, len(request.ids), self._every):
+            if self._split.mode == "worker":
+                self._compare_stored(int(request.ids[place]))
+            else:
+                self._compare_batched(request, batch, place)
+            self.checked += 1
+
+    def _compare_stored(self, index: int) -> None:
+        """What is kept of a sample, where the user's own callables do the rest."""
+        calls = [step.call for step in self._split.steps[: self._split.cut]]
+        with preserved_generators():
+            value = _leaf(self._source, index, calls)
+            found, wanted = self._stored(index), encode(value, describe(value))
+        if not same_bits(found, wanted):
+            self._refuse(index, " in what was kept of it", found, wanted)
+
+    def _compare_batched(self, request: Request, batch: Any, place: int) -> None:
+        index = int(request.ids[place])
+        calls, drawn, images = self._replay(request, place)
+        reader = self._source.reader(Chained(calls) if self._source.steps else None)
+        with preserved_generators():
+            seed_generators(index)
+            sample = self._cast(read(reader, index, self._source.name))
+            expected = batch_leaves(default_collate([sample]), self._spec)
+        leaves = batch_leaves(batch, self._spec)
+        for leaf, (found, wanted) in enumerate(zip(leaves, expected, strict=True)):
+            if not same_bits(found[place], wanted[0]):
+                is_chain = leaf == self._source.leaf
+                where = (
+                    self._culprit(index, calls, drawn, images) if is_chain else f" (leaf {leaf})"
+                )
+                self._refuse(index, where, found[place], wanted[0])
+
+    def _refuse(self, index: int, where: str, found: Any, wanted: Any) -> None:
+        raise FaithfulnessError(
+            f"sample {index} of {self._source.name} differs from what your own chain gives{where}: "
+            f"{_difference(found, wanted)}. If a step of yours is random, mark it with "
+            "@hotset.random; if the dataset changes over time, it cannot be kept"
+        )
+
+    def _replay(
+        self, request: Request, place: int
+    ) -> tuple[list[StepCall], list[tuple[Any, Params]], Tensor | None]:
+        """The user's steps with a sample's draws; operations with theirs; the stored image."""
+        split = self._split
+        calls = [step.call for step in split.steps[: split.cut]]
+        if not split.stages:
+            return calls, [], None
+        draws = Draws(
+            request.key,
+            torch.from_numpy(request.ids[place : place + 1]),
+            torch.from_numpy(request.occurrence[place : place + 1]),
+        )
+        images = self._stored(int(request.ids[place]))[None]
+        shape: Shape = (images.shape[1], images.shape[2], images.shape[3])
+        drawn: list[tuple[Any, Params]] = []
+        for stage in split.stages:
+            first = len(drawn)
+            for op in stage.ops:
+                drawn.append((op, draw_gated(op, draws, shape)))
+                shape = op.out_shape(shape)
+            calls.append(stage.replay([params for _, params in drawn[first:]]))
+        return calls, drawn, images
+
+    def _culprit(
+        self,
+        index: int,
+        calls: list[StepCall],
+        drawn: list[tuple[Any, Params]],
+        images: Tensor | None,
+    ) -> str:
+        """Which step's result differs first."""
+        split = self._split
+        with preserved_generators():
+            value = _leaf(self._source, index, calls[: split.cut])
+            if not same_bits(encode(value, describe(value)), self._stored(index)):
+                names = " + ".join(step.name for step in split.steps[: split.cut])
+                return f" in what was kept of it ({names or 'the dataset itself'})"
+            position = 0
+            for number, stage in enumerate(split.stages):
+                value = calls[split.cut + number](value)
+                for op, params in drawn[position : position + len(stage.ops)]:
+                    assert images is not None
+                    images = apply_gated(op, images, params)
+                position += len(stage.ops)
+                following = split.stages[number + 1 : number + 2]
+                if following and not following[0].ops:
+                    continue  # a table stands for this step and the next
+                if images is not None and not same_bits(encode(value, describe(value)), images[0]):
+                    return f" at the step {stage.step.name}"
+        return " in the fused kernel"
+
+
+class CheckedPipeline:
+    """Batches of another pipeline, a few of their samples compared on the way.
+
+    Args:
+        inner: makes the batches.
+        check: compares them.
+    """
+
+    def __init__(self, inner: Pipeline, check: SpotCheck) -> None:
+        self._inner, self._check = inner, check
+
+    @contextmanager
+    def session(self) -> Iterator[Make]:
+        with self._inner.session() as make:
+            yield lambda requests: self._batches(requests, make)
+
+    def _batches(self, requests: Iterator[Request], make: Make) -> Iterator[Any]:
+        taken: deque[Request] = deque()
+
+        def remembered() -> Iterator[Request]:
+            for request in requests:
+                taken.append(request)
+                yield request
+
+        for batch in make(remembered()):
+            self._check.compare(taken.popleft(), batch)
+            yield batch
+
+
+def _leaf(source: Source, index: int, calls: list[StepCall]) -> Any:
+    return flatten(read(source.reader(Chained(calls)), index, source.name))[0][source.leaf]
+
+
+def _difference(found: Any, wanted: Any) -> str:
+    if not isinstance(found, Tensor) or not isinstance(wanted, Tensor):
+        return f"{found!r}, expected {wanted!r}"
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{tuple(found.shape)} {found.dtype}, expected {tuple(wanted.shape)} {wanted.dtype}"
+    place = np.argwhere((found.cpu() != wanted.cpu()).numpy())
+    where = tuple(int(i) for i in place[0]) if len(place) else ()
+    return f"{found[where].item()!r}, expected {wanted[where].item()!r}, at {where}"

@@ -1,0 +1,197 @@
+"""Iteration, epoch after epoch, and its state: what every hotset loader is."""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hotset.errors import StateError
+from hotset.loader.batch import Pipeline, Request
+from hotset.loader.order import Occurrences, Order, Start
+from hotset.placement.plan import Plan
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a loader is put together from.
+
+    Attributes:
+        plan: what was decided.
+        pipeline: makes batches.
+        order: which samples, when.
+        length: number of samples.
+        fingerprint: of the data and the chain.
+        dataset: the user's dataset or data.
+        batch_size: as the user gave it.
+    """
+
+    plan: Plan
+    pipeline: Pipeline
+    order: Order
+    length: int
+    fingerprint: str
+    dataset: Any
+    batch_size: int | None
+
+
+@dataclass
+class _Progress:
+    """How far an epoch is."""
+
+    start: Start
+    batches: int = 0
+    checksum: int = 0
+    is_finished: bool = False
+
+
+class Epochs:
+    """Iterates over batches, epoch after epoch; what every hotset loader is.
+
+    Attributes:
+        plan: what is done to each step, where the data is kept, and why.
+        dataset: the user's dataset or data.
+        batch_size: samples per batch.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._epoch = 0
+        self._progress: _Progress | None = None
+        self._resume: dict[str, Any] | None = None
+        self.plan = parts.plan
+        self.dataset = parts.dataset
+        self.batch_size = parts.batch_size
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return len(self._parts.order)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes `epoch` the number of the next epoch; every epoch counts up by itself otherwise."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        order, resume = self._parts.order, self._resume
+        self._resume = None
+        if resume is None:
+            start = order.start(self._epoch)
+            progress, batches = _Progress(start), order.batches(start)
+            skipped: list[np.ndarray] = []
+        else:
+            start = Start(**resume["start"])
+            batches, skipped = order.replay(start, resume["batches"])
+            progress = _Progress(start)
+            for ids in skipped:
+                self._count(progress, ids)
+            if progress.checksum != resume["checksum"] or progress.batches != resume["batches"]:
+                raise StateError(
+                    "the saved state does not fit this loader: its sampler gives another order "
+                    "than when the state was saved (other batch size or sampler, or `set_epoch` "
+                    "not called?)"
+                )
+        self._progress = progress
+        self._epoch = start.epoch + 1
+        return self._iterate(progress, batches, skipped)
+
+    def _iterate(
+        self, progress: _Progress, batches: Iterator[np.ndarray], skipped: list[np.ndarray]
+    ) -> Iterator[Any]:
+        sizes: deque[np.ndarray] = deque()
+        requests = _requests(self._parts, progress.start, batches, skipped)
+        with self._parts.pipeline.session() as make:
+            for batch in make(_remembered(requests, sizes)):
+                self._count(progress, sizes.popleft())
+                yield batch
+        progress.is_finished = True
+
+    def _count(self, progress: _Progress, ids: np.ndarray) -> None:
+        progress.batches += 1
+        if not self._parts.order.is_seeded:
+            progress.checksum = zlib.crc32(ids.data, progress.checksum)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where iteration stands, as plain values: the batches handed out so far count as done."""
+        state: dict[str, Any] = {
+            "version": STATE_VERSION,
+            "fingerprint": self._parts.fingerprint,
+            "samples": self._parts.length,
+            "order": self._parts.order.signature,
+            "epoch": self._epoch,
+            "started": None,
+        }
+        progress = self._progress
+        if self._resume is not None:
+            state["started"] = dict(self._resume)
+        elif progress is not None and not progress.is_finished and progress.batches < len(self):
+            state["started"] = {
+                "start": progress.start.as_dict(),
+                "batches": progress.batches,
+                "checksum": progress.checksum,
+            }
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes the next epoch go on where the state was taken.
+
+        Raises:
+            StateError: if the state is of another dataset, chain or version, or is damaged.
+        """
+        try:
+            version, fingerprint = state["version"], state["fingerprint"]
+            epoch, started = int(state["epoch"]), state["started"]
+            samples, signature = int(state["samples"]), state["order"]
+            if started is not None:
+                started = {**started, "start": Start(**started["start"]).as_dict()}
+                int(started["batches"]), int(started["checksum"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(
+                f"this is no state of a hotset loader ({type(error).__name__}: {error}); "
+                "pass what state_dict() returned"
+            ) from error
+        if version != STATE_VERSION:
+            raise StateError(f"the state has version {version}, this hotset reads {STATE_VERSION}")
+        if samples != self._parts.length or fingerprint != self._parts.fingerprint:
+            raise StateError(
+                f"the state belongs to another dataset or transform: it was saved with {samples} "
+                f"samples (fingerprint {fingerprint}), this loader has {self._parts.length} "
+                f"({self._parts.fingerprint})"
+            )
+        if signature != self._parts.order.signature:
+            raise StateError(
+                f"the state was saved with another order ({signature}) than this loader has "
+                f"({self._parts.order.signature})"
+            )
+        self._epoch, self._resume, self._progress = epoch, started, None
+
+
+def _remembered(requests: Iterator[Request], taken: deque[np.ndarray]) -> Iterator[Request]:
+    """Hands requests on and keeps their ids: a pipeline may take several at once."""
+    for request in requests:
+        taken.append(request.ids)
+        yield request
+
+
+def _requests(
+    parts: Parts, start: Start, batches: Iterator[np.ndarray], skipped: list[np.ndarray]
+) -> Iterator[Request]:
+    occurrences = Occurrences(parts.length) if parts.order.may_repeat else None
+    position = 0
+    for ids in skipped:
+        position += len(ids)
+        if occurrences is not None:
+            occurrences.of(ids)
+    key, zeros = start.key, np.zeros(0, dtype=np.int64)
+    for batch in batches:
+        ids = np.ascontiguousarray(batch)
+        if len(zeros) < len(ids):
+            zeros = np.zeros(len(ids), dtype=np.int64)
+        occurrence = zeros[: len(ids)] if occurrences is None else occurrences.of(ids)
+        yield Request(ids, occurrence, key, position)
+        position += len(ids)

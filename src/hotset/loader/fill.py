@@ -1,0 +1,176 @@
+"""Reads every sample once, and stores its leaves in columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from hotset.errors import SchemaError
+from hotset.loader.source import Reader, read
+from hotset.sample.collate import difference
+from hotset.sample.column import (
+    Column,
+    DenseColumn,
+    LeafSchema,
+    ListColumn,
+    describe,
+    encode,
+    list_item,
+)
+from hotset.sample.tree import Spec, flatten
+
+Progress = Callable[[int, int], None]
+"""Called with the samples read so far and their total."""
+
+WORKERS_PAY_SECONDS = 2.0
+"""Reading that takes less than this in the main process is done there."""
+SAMPLES_PER_TASK = 64
+MEASURED_SAMPLES = 8
+
+
+def fill_columns(
+    reader: Reader,
+    length: int,
+    *,
+    name: str,
+    spec: Spec,
+    is_ragged_allowed: bool,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> list[Column]:
+    """All samples, as one column per leaf.
+
+    Args:
+        reader: gives the samples.
+        length: number of samples.
+        name: what messages call the dataset.
+        spec: structure that every sample must have.
+        is_ragged_allowed: whether leaves may differ in shape; they then become a `ListColumn`.
+        workers: processes that may read, where reading is slow.
+        progress: told how far it is.
+
+    Raises:
+        SampleError: if a sample fails; names the index.
+        SchemaError: if samples differ; names an index and both shapes.
+    """
+    builder: _Builder | None = None
+    for index, leaves in enumerate(_samples(reader, length, name, spec, workers)):
+        if builder is None:
+            builder = _Builder(length, leaves, spec.paths(), is_ragged_allowed)
+        builder.add(index, leaves)
+        if progress is not None and (index % SAMPLES_PER_TASK == 0 or index == length - 1):
+            progress(index + 1, length)
+    assert builder is not None
+    return builder.columns
+
+
+class _Builder:
+    """Columns that grow; dense until a leaf comes that differs."""
+
+    def __init__(self, length: int, leaves: Sequence[Any], paths: list[str], ragged: bool) -> None:
+        self._paths, self._is_ragged_allowed = paths, ragged
+        self.columns: list[Column] = []
+        for leaf in leaves:
+            schema = describe(leaf)
+            if schema.is_storable:
+                data = torch.empty((length, *schema.shape), dtype=schema.dtype)
+                self.columns.append(DenseColumn(schema, data))
+            else:
+                self.columns.append(ListColumn(schema, []))
+
+    def add(self, index: int, leaves: Sequence[Any]) -> None:
+        for number, leaf in enumerate(leaves):
+            column = self.columns[number]
+            schema = describe(leaf)
+            if isinstance(column, DenseColumn):
+                if schema == column.schema:
+                    column.data[index] = encode(leaf, schema)
+                    continue
+                self._refuse_difference(number, index, column.schema, schema)
+                column = ListColumn(
+                    column.schema, [list_item(column.item(r)) for r in range(index)]
+                )
+                self.columns[number] = column
+            elif schema.cls is not column.schema.cls:
+                self._refuse_difference(number, index, column.schema, schema)
+            column.items.append(list_item(leaf))  # type: ignore[attr-defined]
+
+    def _refuse_difference(
+        self, number: int, index: int, first: LeafSchema, other: LeafSchema
+    ) -> None:
+        if not self._is_ragged_allowed:
+            raise SchemaError(difference(self._paths[number], 0, first, index, other))
+
+
+def _samples(
+    reader: Reader, length: int, name: str, spec: Spec, workers: int
+) -> Iterator[list[Any]]:
+    """The leaves of each sample, in order; by workers where that is quicker."""
+    start = 0
+    if workers > 0:
+        began = time.perf_counter()
+        for start in range(min(MEASURED_SAMPLES, length)):
+            yield _leaves(reader, start, name, spec)
+        start += 1
+        seconds = (time.perf_counter() - began) / start * (length - start)
+        if seconds > WORKERS_PAY_SECONDS:
+            tasks: DataLoader[Any] = DataLoader(
+                _Tasks(reader, start, length, name, spec),
+                batch_size=None,
+                num_workers=workers,
+                generator=torch.Generator(),  # its seed is drawn from here, not from the user's
+            )
+            for items in tasks:
+                for leaves in items:
+                    yield [_unpack(leaf) for leaf in leaves]
+            return
+    for index in range(start, length):
+        yield _leaves(reader, index, name, spec)
+
+
+def _leaves(reader: Reader, index: int, name: str, spec: Spec) -> list[Any]:
+    leaves, found = flatten(read(reader, index, name))
+    if found != spec:
+        raise SchemaError(
+            f"{name}: the sample at index {index} has the leaves {found.paths()}, "
+            f"others have {spec.paths()}; samples must have one structure"
+        )
+    return leaves
+
+
+class _Tasks(Dataset[Any]):
+    """Reads a run of samples per item, in a worker process."""
+
+    def __init__(self, reader: Reader, start: int, length: int, name: str, spec: Spec) -> None:
+        self._reader, self._start, self._length = reader, start, length
+        self._name, self._spec = name, spec
+
+    def __len__(self) -> int:
+        return -(-(self._length - self._start) // SAMPLES_PER_TASK)
+
+    def __getitem__(self, task: int) -> list[list[Any]]:
+        first = self._start + task * SAMPLES_PER_TASK
+        return [
+            [_pack(leaf) for leaf in _leaves(self._reader, index, self._name, self._spec)]
+            for index in range(first, min(first + SAMPLES_PER_TASK, self._length))
+        ]
+
+
+class _Packed:
+    """A tensor on its way between processes as plain bytes; as itself it would hold a file open."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.array, self.cls = tensor.detach().as_subclass(torch.Tensor).numpy(), type(tensor)
+
+
+def _pack(leaf: Any) -> Any:
+    is_packable = isinstance(leaf, torch.Tensor) and describe(leaf).is_storable
+    return _Packed(leaf) if is_packable and leaf.dtype is not torch.bfloat16 else leaf
+
+
+def _unpack(leaf: Any) -> Any:
+    return torch.from_numpy(leaf.array).as_subclass(leaf.cls) if isinstance(leaf, _Packed) else leaf

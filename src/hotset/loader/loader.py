@@ -1,0 +1,260 @@
+"""The public ways to a loader: `hotset.accelerate` and `hotset.Loader`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from hotset.errors import ConfigError, UnsupportedError
+from hotset.loader.assemble import (
+    CHECK_EVERY,
+    Options,
+    as_parts,
+    assemble,
+    check_dtype,
+    check_length,
+    dataset_length,
+)
+from hotset.loader.epochs import Epochs, Parts
+from hotset.loader.fill import Progress
+from hotset.loader.order import Order, SamplerOrder, SeededOrder
+from hotset.loader.source import (
+    DatasetSource,
+    Source,
+    Transformed,
+    array_source,
+    is_array_data,
+    memory_source,
+    spread,
+)
+from hotset.loader.worker import worker_settings
+from hotset.placement.budget import resolve_device
+
+STRUCTURE_PROBES = 2
+"""Samples read to see where a dataset puts its transform's result."""
+
+
+def accelerate(
+    loader: DataLoader[Any],
+    *,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    channels_last: bool = False,
+    budget: int | str | None = None,
+    check_every: int = CHECK_EVERY,
+    progress: Progress | None = None,
+) -> Loader:
+    """A loader that gives the same batches as `loader`, only sooner.
+
+    The deterministic part of the dataset's transform chain is run once and kept in memory; the
+    random part is drawn per sample, for whole batches, on the device. For the same
+    `torch.manual_seed`, samples come in the same order. What was decided, and why, stands in
+    `.plan`.
+
+    Args:
+        loader: over a map-style dataset. It is read, never changed.
+        device: where batches come out; None is torch's default device.
+        dtype: floating dtype that images, or the first floating-point leaf, come out as; integers
+            and labels keep theirs. None keeps what the chain makes.
+        channels_last: whether images come out in `torch.channels_last`.
+        budget: what resident data may take on the device: bytes, "8GB" or "60%" of what is free;
+            None is half of what is free.
+        check_every: one sample in so many of the first epoch is made again by the dataset itself
+            and compared bit for bit; 0 compares none.
+        progress: called with (samples read, total) while the data is read once.
+
+    Returns:
+        A `hotset.Loader`.
+
+    Raises:
+        UnsupportedError: for an `IterableDataset`, or what is no DataLoader.
+        ConfigError: for arguments that cannot be used, or an empty dataset.
+        DeviceError: if the device is not there.
+        SampleError: if a sample cannot be read; names its index.
+        SchemaError: if samples cannot be batched; names the index and the leaf.
+
+    Example:
+        >>> import torch, hotset
+        >>> data = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(6, 1), torch.arange(6))
+        >>> fast = hotset.accelerate(torch.utils.data.DataLoader(data, batch_size=4), device="cpu")
+        >>> [y.tolist() for x, y in fast]
+        [[0, 1, 2, 3], [4, 5]]
+    """
+    if isinstance(loader, Epochs):
+        raise UnsupportedError("this loader is hotset's own already; pass the DataLoader")
+    if not isinstance(loader, DataLoader):
+        raise UnsupportedError(
+            f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
+            "dataset or arrays use hotset.Loader(data, batch_size=...)"
+        )
+    target, out_dtype = resolve_device(device), check_dtype(dtype)
+    _check_every(check_every)
+    dataset = loader.dataset
+    _refuse_iterable(dataset)
+    length = dataset_length(dataset)
+    options = Options(
+        target, out_dtype, channels_last, budget, check_every, worker_settings(loader), progress
+    )
+    order = SamplerOrder(loader, length)
+    made = assemble(_source_of(dataset, length), options)
+    result = Loader._of(as_parts(made, order, dataset, loader.batch_size))
+    result.sampler, result.batch_sampler = loader.sampler, loader.batch_sampler
+    result.drop_last, result.num_workers = loader.drop_last, loader.num_workers
+    return result
+
+
+class Loader(Epochs):
+    """Batches from a dataset or from arrays, resident and augmented in batches on the device.
+
+    Args:
+        source: a map-style dataset; or a tensor, array, or tuple, list or dictionary of them,
+            samples along the first axis.
+        batch_size: samples per batch (and rank).
+        shuffle: a new order every epoch.
+        transform: callable, or list of callables, on the first field of a sample (behind a
+            dataset's own transform); for dictionaries `{field: transform}`.
+        device: where batches come out; None is torch's default device.
+        dtype: floating dtype that images, or the first floating-point field, come out as; integers
+            and labels keep theirs.
+        seed: makes order and augmentation a function of (seed, epoch), on every machine and at any
+            world size. None draws from torch's generator as a `DataLoader` does.
+        drop_last: whether a short last batch is left out.
+        shard: (rank, world size): this loader's part of every global batch. Needs a seed.
+        num_workers: processes for steps that have no batched form.
+        channels_last: whether images come out in `torch.channels_last`.
+        budget: what resident data may take on the device: bytes, "8GB" or "60%".
+        check_every: one sample in so many of the first epoch is made again and compared; 0 for
+            none.
+        progress: called with (samples read, total) while data is read once.
+
+    Raises:
+        ConfigError: for arguments that cannot be used, or no samples.
+        HotsetError: as `hotset.accelerate` does.
+
+    Example:
+        >>> import torch, hotset
+        >>> images, labels = torch.zeros(8, 3, 4, 4, dtype=torch.uint8), torch.arange(8)
+        >>> loader = hotset.Loader(
+        ...     (images, labels), batch_size=4, shuffle=True, seed=0, device="cpu"
+        ... )
+        >>> sorted(int(y) for _, labels in loader for y in labels)
+        [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+
+    sampler: Any = None
+    batch_sampler: Any = None
+    drop_last: bool = False
+    num_workers: int = 0
+
+    def __init__(
+        self,
+        source: Any,
+        batch_size: int = 1,
+        *,
+        shuffle: bool = False,
+        transform: Any = None,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        seed: int | None = None,
+        drop_last: bool = False,
+        shard: tuple[int, int] = (0, 1),
+        num_workers: int = 0,
+        channels_last: bool = False,
+        budget: int | str | None = None,
+        check_every: int = CHECK_EVERY,
+        progress: Progress | None = None,
+    ) -> None:
+        if isinstance(source, DataLoader):
+            raise UnsupportedError("to make a DataLoader faster use hotset.accelerate(loader)")
+        _check_batch_size(batch_size)
+        _check_every(check_every)
+        target, out_dtype = resolve_device(device), check_dtype(dtype)
+        _refuse_iterable(source)
+        if is_array_data(source):
+            found: Source = array_source(source, transform)
+            length = check_length(len(found), "the data")
+        else:
+            length = dataset_length(source)
+            dataset = source if transform is None else Transformed(source, transform)
+            found = _source_of(dataset, length)
+        order = _order(length, batch_size, shuffle, drop_last, seed, shard)
+        settings = {"num_workers": num_workers, "collate_fn": None}
+        options = Options(target, out_dtype, channels_last, budget, check_every, settings, progress)
+        super().__init__(as_parts(assemble(found, options), order, source, batch_size))
+        self.drop_last, self.num_workers = drop_last, num_workers
+
+    @classmethod
+    def _of(cls, parts: Parts) -> Loader:
+        loader = cls.__new__(cls)
+        Epochs.__init__(loader, parts)
+        return loader
+
+
+def _source_of(dataset: Any, length: int) -> Source:
+    return memory_source(dataset) or DatasetSource(dataset, spread(length, STRUCTURE_PROBES))
+
+
+def _order(
+    length: int,
+    batch_size: int,
+    shuffle: bool,
+    drop_last: bool,
+    seed: Any,
+    shard: tuple[int, int],
+) -> Order:
+    rank, world = _check_shard(shard)
+    if seed is not None:
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise ConfigError(f"`seed` must be a whole number or None, got {seed!r}")
+        return SeededOrder(
+            length,
+            batch_size,
+            is_shuffled=shuffle,
+            drop_last=drop_last,
+            seed=seed,
+            shard=(rank, world),
+        )
+    if world > 1:
+        raise ConfigError("`shard` needs a `seed`, so that all ranks agree on the order")
+    indices = range(length)
+    sampler = RandomSampler(indices) if shuffle else SequentialSampler(indices)
+    batches = BatchSampler(sampler, batch_size, drop_last)
+    return SamplerOrder(DataLoader(indices, batch_sampler=batches), length)  # type: ignore[arg-type]
+
+
+def _check_batch_size(batch_size: Any) -> None:
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ConfigError(f"`batch_size` must be a whole number of at least 1, got {batch_size!r}")
+
+
+def _check_every(check_every: Any) -> None:
+    if not isinstance(check_every, int) or isinstance(check_every, bool) or check_every < 0:
+        raise ConfigError(
+            f"`check_every` must be a whole number, 0 for no comparison, got {check_every!r}"
+        )
+
+
+def _check_shard(shard: Any) -> tuple[int, int]:
+    try:
+        rank, world = (int(number) for number in shard)
+    except (TypeError, ValueError):
+        rank, world = -1, 0
+    if not 0 <= rank < world:
+        raise ConfigError(f"`shard` must be (rank, world size), as (0, 4), got {shard!r}")
+    return rank, world
+
+
+def _refuse_iterable(dataset: Any) -> None:
+    if isinstance(dataset, IterableDataset):
+        raise UnsupportedError(
+            f"{type(dataset).__name__} is an IterableDataset: its samples have no index to keep "
+            "them by; read it into a list or arrays once, or write it as a map-style dataset"
+        )

@@ -1,0 +1,360 @@
+"""Where samples come from, seen as a reader whose transform can be exchanged.
+
+To run the first steps of a chain once and the others elsewhere, the dataset must be read with
+another transform in place of the user's. A source finds the transform inside a dataset (through
+`Subset` and `ConcatDataset`), makes sure that its result is one leaf of the sample unchanged, and
+gives
+readers: copies of the dataset with a callable of hotset's choice in its place. The user's dataset
+is never changed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+from hotset.chain.probe import preserved_generators
+from hotset.chain.step import Chained, StepCall, flatten_chain
+from hotset.errors import ConfigError, SampleError, SchemaError
+from hotset.sample.column import Column, column_of
+from hotset.sample.tree import Spec, flatten, strip, unflatten
+
+Reader = Callable[[int], Any]
+"""Gives the sample at an index."""
+
+
+class Source(Protocol):
+    """Samples, and the chain that makes one leaf of them."""
+
+    @property
+    def steps(self) -> list[StepCall]:
+        """The user's chain, flat; empty where none was found."""
+        ...
+
+    @property
+    def leaf(self) -> int:
+        """Which leaf of the sample the chain makes."""
+        ...
+
+    @property
+    def once(self) -> int:
+        """How many of its first steps the user wants to run once in any case."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def reader(self, transform: StepCall | None) -> Reader:
+        """Reads samples with `transform` in place of the chain; None leaves the leaf as it is."""
+        ...
+
+    def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
+        """The samples before the chain, where they lie in memory already.
+
+        Returns:
+            One column per leaf; (N,) int64 rows of the samples, None for all in order; the spec.
+        """
+        ...
+
+
+def read(reader: Reader, index: int, name: str) -> Any:
+    """The sample at an index.
+
+    Raises:
+        SampleError: if the dataset raises; names the index, the dataset's own error is its cause.
+    """
+    try:
+        return reader(index)
+    except Exception as error:
+        raise SampleError(
+            f"{name} failed at index {index}: {type(error).__name__}: {error}"
+        ) from error
+
+
+class ArraySource:
+    """Fields held as tensors or arrays, with a chain on one of them.
+
+    Args:
+        columns: one per leaf.
+        spec: the sample they make.
+        leaf: which leaf the chain acts on.
+        transform: the chain.
+        rows: (N,) int64, which rows the samples are; None for all in order.
+        name: what messages call it.
+        once: how many of the first steps run once in any case.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        spec: Spec,
+        *,
+        leaf: int = 0,
+        transform: Any = None,
+        rows: Tensor | None = None,
+        name: str = "the data",
+        once: int = 0,
+    ) -> None:
+        self._columns, self._spec, self._rows = columns, spec, rows
+        self.leaf, self.name, self.once = leaf, name, once
+        self.steps = flatten_chain(transform)
+
+    def __len__(self) -> int:
+        return len(self._columns[0]) if self._rows is None else len(self._rows)
+
+    def reader(self, transform: StepCall | None) -> Reader:
+        def read_row(index: int) -> Any:
+            row = index if self._rows is None else int(self._rows[index])
+            leaves = [column.item(row) for column in self._columns]
+            if transform is not None:
+                leaves[self.leaf] = transform(leaves[self.leaf])
+            return unflatten(self._spec, iter(leaves))
+
+        return read_row
+
+    def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
+        return self._columns, self._rows, self._spec
+
+
+def is_array_data(data: Any) -> bool:
+    """Whether data is a tensor or array, or a tuple, list or dictionary of them, not a dataset."""
+    if isinstance(data, Dataset):
+        return False
+    return isinstance(data, (Tensor, np.ndarray, tuple, dict)) or (
+        isinstance(data, list) and len(data) > 0 and isinstance(data[0], (Tensor, np.ndarray))
+    )
+
+
+def array_source(data: Any, transform: Any = None, pre_transform: Any = None) -> ArraySource:
+    """A source over a tensor, or a tuple, list or dictionary of tensors and arrays.
+
+    Args:
+        data: fields of equal length; a dictionary may hold further ones.
+        transform: acts on the first field; for dictionaries, `{field: transform}` for one field.
+        pre_transform: likewise, on the same field; runs before it, and once in any case.
+
+    Raises:
+        SchemaError: if a field is no array, or lengths differ.
+        ConfigError: if a transform does not say which field it is for.
+    """
+    fields, spec = flatten(data)
+    paths = spec.paths()
+    if not fields:
+        raise ConfigError(f"the data holds no field, got {data!r}")
+    columns = [
+        column_of(value, f"data{path}" if path else "the data")
+        for value, path in zip(fields, paths, strict=True)
+    ]
+    lengths = {path: len(column) for path, column in zip(paths, columns, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise SchemaError(f"fields must have the same number of samples, got {lengths}")
+    (leaf, chain), (pre_leaf, before) = (
+        _field_of(t, spec, n)
+        for t, n in ((transform, "transform"), (pre_transform, "pre_transform"))
+    )
+    if chain is not None and before is not None and leaf != pre_leaf:
+        raise ConfigError("`pre_transform` and `transform` must be for the same field")
+    once = flatten_chain(before)
+    return ArraySource(
+        columns,
+        strip(spec),
+        leaf=leaf if before is None else pre_leaf,
+        transform=[*once, *flatten_chain(chain)],
+        once=len(once),
+    )
+
+
+def _field_of(transform: Any, spec: Spec, argument: str) -> tuple[int, Any]:
+    """Which leaf a transform is for, and the transform itself."""
+    if transform is None or spec.kind != "mapping":
+        if isinstance(transform, dict):
+            raise ConfigError(f"`{argument}` names a field, but the data is no dictionary")
+        return 0, transform
+    if not isinstance(transform, dict) or len(transform) != 1:
+        given = list(transform) if isinstance(transform, dict) else type(transform).__name__
+        raise ConfigError(
+            f"for a dictionary, `{argument}` must be {{field: transform}} with one of "
+            f"{list(spec.keys)}, got {given}"
+        )
+    field, chain = next(iter(transform.items()))
+    paths = spec.paths()
+    if f"[{field!r}]" not in paths:
+        raise ConfigError(f"`{argument}` names the field {field!r}; the data has {paths}")
+    return paths.index(f"[{field!r}]"), chain
+
+
+def memory_source(dataset: Any) -> ArraySource | None:
+    """A source over a dataset whose samples lie in memory, also through `Subset`; None for others.
+
+    That is torch's `TensorDataset`, and any dataset with an `array_source` method.
+    """
+    rows: Tensor | None = None
+    inner = dataset
+    while type(inner) is Subset:
+        indices = torch.as_tensor([int(i) for i in inner.indices], dtype=torch.int64)
+        rows = indices if rows is None else indices[rows]
+        inner = inner.dataset
+    if type(inner) is TensorDataset:
+        columns = [column_of(tensor, f"tensor {n}") for n, tensor in enumerate(inner.tensors)]
+        spec = strip(flatten(tuple(range(len(columns))))[1])
+        return ArraySource(columns, spec, rows=rows, name="TensorDataset")
+    if hasattr(inner, "array_source"):
+        return inner.array_source(rows)  # type: ignore[no-any-return]
+    return None
+
+
+class DatasetSource:
+    """A map-style dataset of any kind.
+
+    Args:
+        dataset: anything with `__getitem__` and `__len__`.
+        probes: indices to look at, to see where the transform's result goes.
+        once: how many of the chain's first steps run once in any case.
+    """
+
+    def __init__(self, dataset: Any, probes: Sequence[int], once: int = 0) -> None:
+        self._dataset, self.once = dataset, once
+        self.name = type(base_datasets(dataset)[0]).__name__
+        self.leaf, self.steps = 0, []
+        transform = _shared_transform(base_datasets(dataset))
+        if transform is not None:
+            leaf = self._leaf_of(transform, probes)
+            if leaf is not None:
+                self.leaf, self.steps = leaf, flatten_chain(transform)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def reader(self, transform: StepCall | None) -> Reader:
+        if not self.steps:
+            return _Reader(self._dataset)
+        return _Reader(
+            with_transform(self._dataset, Chained([]) if transform is None else transform)
+        )
+
+    def columns(self) -> None:
+        return None
+
+    def _leaf_of(self, transform: StepCall, probes: Sequence[int]) -> int | None:
+        """The leaf that is the transform's result itself, in every probe; None if there is none."""
+        tap = _Tap(transform)
+        reader = _Reader(with_transform(self._dataset, tap))
+        found: set[int | None] = set()
+        with preserved_generators():
+            for index in probes:
+                tap.results.clear()
+                leaves = flatten(read(reader, index, self.name))[0]
+                places = [n for n, leaf in enumerate(leaves) if any(leaf is r for r in tap.results)]
+                found.add(places[0] if len(places) == len(tap.results) == 1 else None)
+        return found.pop() if len(found) == 1 else None
+
+
+class _Reader:
+    """Reads a dataset by index; picklable where the dataset is."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __call__(self, index: int) -> Any:
+        return self._dataset[index]
+
+
+class _Tap:
+    """Stands in for a transform and keeps what it gave."""
+
+    def __init__(self, call: StepCall) -> None:
+        self._call, self.results = call, []  # type: ignore[var-annotated]
+
+    def __call__(self, value: Any) -> Any:
+        result = self._call(value)
+        self.results.append(result)
+        return result
+
+
+def base_datasets(dataset: Any) -> list[Any]:
+    """The datasets inside nested `Subset` and `ConcatDataset`, in order."""
+    if type(dataset) is Subset:
+        return base_datasets(dataset.dataset)
+    if type(dataset) is ConcatDataset:
+        return [base for part in dataset.datasets for base in base_datasets(part)]
+    return [dataset]
+
+
+def with_transform(dataset: Any, transform: StepCall) -> Any:
+    """A shallow copy of a dataset, and of those inside it, that applies `transform` instead."""
+    clone = copy.copy(dataset)
+    if type(dataset) is Subset:
+        clone.dataset = with_transform(dataset.dataset, transform)
+    elif type(dataset) is ConcatDataset:
+        clone.datasets = [with_transform(part, transform) for part in dataset.datasets]
+    else:
+        clone.transform = transform
+        joint = getattr(dataset, "transforms", None)
+        if type(joint).__name__ == "StandardTransform":  # torchvision keeps the transform twice
+            clone.transforms = copy.copy(joint)
+            clone.transforms.transform = transform
+    return clone
+
+
+def _shared_transform(datasets: Sequence[Any]) -> StepCall | None:
+    """The one transform that all the datasets apply; None where there is none or they differ."""
+    transforms = [getattr(dataset, "transform", None) for dataset in datasets]
+    first = transforms[0]
+    if not callable(first) or any(not _same_chain(first, other) for other in transforms[1:]):
+        return None
+    return first  # type: ignore[no-any-return]
+
+
+def _same_chain(a: Any, b: Any) -> bool:
+    """Whether two transforms are the same callables with the same parameters."""
+    if a is b:
+        return True
+    first, second = flatten_chain(a), flatten_chain(b)
+    return len(first) == len(second) and all(
+        x is y or (type(x) is type(y) and hasattr(x, "__dict__") and _same_state(x, y))
+        for x, y in zip(first, second, strict=True)
+    )
+
+
+def _same_state(x: Any, y: Any) -> bool:
+    plain = (int, float, str, bool, type(None), tuple, list)
+    public = [{k: v for k, v in vars(o).items() if not k.startswith("_")} for o in (x, y)]
+    return public[0].keys() == public[1].keys() and all(
+        isinstance(v, plain) and isinstance(public[1][k], plain) and v == public[1][k]
+        for k, v in public[0].items()
+    )
+
+
+class Transformed(Dataset[Any]):
+    """A dataset with a further transform on the first leaf of its samples.
+
+    Attributes:
+        transform: the transform.
+    """
+
+    def __init__(self, dataset: Any, transform: Any) -> None:
+        self._dataset = dataset
+        self.transform: StepCall = Chained(flatten_chain(transform))
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        leaves, spec = flatten(self._dataset[index])
+        leaves[0] = self.transform(leaves[0])
+        return unflatten(spec, iter(leaves))
+
+
+def spread(length: int, count: int) -> list[int]:
+    """Up to `count` different indices, evenly spread over a dataset, both ends included."""
+    return sorted({int(i) for i in np.linspace(0, length - 1, min(count, length)).round()})

@@ -1,0 +1,159 @@
+"""Batches whose random steps have no batched form: the user's own callables, in worker processes.
+
+Each sample is made in an ordinary `DataLoader`, from the cached result of the steps before, under
+seeds that follow from (seed, epoch, sample): they do not depend on which worker makes it, so the
+well-known trap of workers that repeat each other's NumPy draws cannot happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
+
+from hotset.chain.probe import preserved_generators, seed_generators
+from hotset.chain.step import StepCall
+from hotset.loader.batch import Make, Request, Resident, move
+from hotset.loader.source import Reader, read
+from hotset.rng import WORKER_STEP, Draws
+from hotset.sample.collate import check_same
+from hotset.sample.tree import unflatten
+
+SeededIndex = tuple[int, int]
+"""(sample id, seed)."""
+
+
+def seeds_of(request: Request) -> list[int]:
+    """One 64-bit seed per sample of a batch."""
+    draws = Draws(request.key, torch.from_numpy(request.ids), torch.from_numpy(request.occurrence))
+    words = draws.words(WORKER_STEP)
+    return [(high << 32) | low for high, low in words[:, :2].tolist()]
+
+
+class CachedReader:
+    """Reads samples from columns and runs the rest of the chain on them; picklable for workers.
+
+    Args:
+        resident: the samples, on the CPU.
+        rest: the steps that are left.
+    """
+
+    def __init__(self, resident: Resident, rest: StepCall) -> None:
+        self._resident, self._rest = resident, rest
+
+    def __call__(self, index: int) -> Any:
+        resident = self._resident
+        row = index if resident.rows is None else int(resident.rows[index])
+        leaves = [column.item(row) for column in resident.columns]
+        leaves[resident.leaf] = self._rest(leaves[resident.leaf])
+        return unflatten(resident.spec, iter(leaves))
+
+
+class _SeededDataset(Dataset[Any]):
+    """Samples by (id, seed)."""
+
+    def __init__(
+        self, reader: Reader, name: str, cast: Callable[[Any], Any], must_stack: bool
+    ) -> None:
+        self._reader, self._name, self._cast = reader, name, cast
+        self._must_stack = must_stack
+
+    def __getitems__(self, items: Sequence[SeededIndex]) -> list[Any]:
+        if get_worker_info() is not None:
+            return self._samples(items)
+        with preserved_generators():  # in the main process the generators are the user's
+            return self._samples(items)
+
+    def _samples(self, items: Sequence[SeededIndex]) -> list[Any]:
+        samples = [self._sample(*item) for item in items]
+        if self._must_stack:
+            for (index, _), sample in zip(items[1:], samples[1:], strict=True):
+                check_same(samples[0], sample, items[0][0], index)
+        return samples
+
+    def _sample(self, index: int, seed: int) -> Any:
+        seed_generators(seed)
+        return self._cast(read(self._reader, index, self._name))
+
+    def __getitem__(self, item: SeededIndex) -> Any:
+        return self.__getitems__([item])[0]
+
+
+class _Requests:
+    """A batch sampler over requests."""
+
+    def __init__(self, requests: Iterator[Request]) -> None:
+        self._requests = requests
+
+    def __iter__(self) -> Iterator[list[SeededIndex]]:
+        for request in self._requests:
+            yield list(zip(request.ids.tolist(), seeds_of(request), strict=True))
+
+
+class WorkerPipeline:
+    """Batches made sample by sample in an ordinary `DataLoader`.
+
+    Args:
+        reader: gives a sample, drawing from the global generators.
+        name: what messages call the dataset.
+        cast: what is done to a finished sample (a dtype).
+        device: where the batches come out.
+        settings: keyword arguments of the `DataLoader`: workers, collate_fn and the like.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        name: str,
+        cast: Callable[[Any], Any],
+        device: torch.device,
+        settings: dict[str, Any],
+    ) -> None:
+        must_stack = settings["collate_fn"] in (None, default_collate)
+        self._dataset = _SeededDataset(reader, name, cast, must_stack)
+        self._device, self._settings = device, settings
+
+    @contextmanager
+    def session(self) -> Iterator[Make]:
+        iterators: list[Any] = []
+
+        def make(requests: Iterator[Request]) -> Iterator[Any]:
+            loader: DataLoader[Any] = DataLoader(
+                self._dataset,
+                batch_sampler=_Requests(requests),
+                generator=torch.Generator(),  # its seed is drawn from here, not from the user's
+                pin_memory=self._device.type == "cuda",
+                **self._settings,
+            )
+            iterators.append(iter(loader))
+            for batch in iterators[-1]:
+                yield move(batch, self._device)
+
+        try:
+            yield make
+        finally:
+            for iterator in iterators:
+                shutdown = getattr(iterator, "_shutdown_workers", None)
+                if shutdown is not None:
+                    shutdown()
+
+
+WORKER_SETTINGS = (
+    "num_workers",
+    "collate_fn",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "prefetch_factor",
+)
+
+
+def worker_settings(loader: DataLoader[Any]) -> dict[str, Any]:
+    """The settings of a user's `DataLoader` that its replacement takes over."""
+    settings = {name: getattr(loader, name) for name in WORKER_SETTINGS}
+    if loader.num_workers == 0:
+        settings["prefetch_factor"] = None
+    return settings

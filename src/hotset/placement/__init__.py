@@ -1,0 +1,1 @@
+"""Where data is kept: budgets, and the plan that says what will be done and why."""

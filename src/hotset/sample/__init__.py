@@ -1,0 +1,1 @@
+"""The sample as a tree of leaves, its schema, its storage in columns, and collating."""

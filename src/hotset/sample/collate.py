@@ -1,0 +1,113 @@
+"""Batches from columns, equal to what `torch.utils.data.default_collate` makes of the samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hotset.errors import SchemaError
+from hotset.sample.column import Column, DenseColumn, LeafSchema
+from hotset.sample.tree import Spec, flatten
+
+
+def check_collatable(schemas: list[LeafSchema], spec: Spec) -> None:
+    """Refuses leaves that `default_collate` would refuse, by name.
+
+    Raises:
+        SchemaError: if a leaf is None, a PIL image, or another object that cannot be batched.
+    """
+    for schema, path in zip(schemas, spec.paths(), strict=True):
+        if schema.cls is type(None):
+            raise SchemaError(
+                f"sample{path} is None, which cannot be batched; leave it out of the sample, "
+                "put a number in its place, or give the DataLoader a collate_fn that handles it"
+            )
+        if schema.kind == "image":
+            raise SchemaError(
+                f"sample{path} is a {schema}, which cannot be batched; "
+                "end the transform with ToTensor() (or v2.ToImage()), or give a collate_fn"
+            )
+        if schema.kind == "other":
+            raise SchemaError(
+                f"sample{path} is of type {schema.cls.__name__}, which cannot be batched; expected "
+                "tensors, NumPy arrays, numbers or text, or a collate_fn that handles it"
+            )
+
+
+def gather(column: Column, rows: Tensor) -> Any:
+    """One leaf of a batch, as `default_collate` makes it: a tensor, or a list of text.
+
+    Args:
+        column: what to gather from.
+        rows: (B,) int64, on the column's device for dense data.
+    """
+    if isinstance(column, DenseColumn):
+        return column.data.index_select(0, rows)
+    items = [column.item(row) for row in rows.tolist()]
+    if column.schema.kind in ("str", "bytes"):
+        return items
+    return stack(items)
+
+
+def stack(items: list[Any]) -> Tensor:
+    """Tensors or arrays of one shape, stacked."""
+    return torch.stack([torch.as_tensor(item) for item in items])
+
+
+def check_same(first: Any, other: Any, first_index: int, other_index: int) -> None:
+    """Names the first difference in structure, shape or dtype between two samples.
+
+    Raises:
+        SchemaError: if they cannot stand in one batch.
+    """
+    from hotset.sample.column import describe
+
+    first_leaves, spec = flatten(first)
+    other_leaves, other_spec = flatten(other)
+    if spec != other_spec:
+        raise SchemaError(
+            f"samples {first_index} and {other_index} have different structures: leaves "
+            f"{spec.paths()} and {other_spec.paths()}"
+        )
+    for a, b, path in zip(first_leaves, other_leaves, spec.paths(), strict=True):
+        was, now = describe(a), describe(b)
+        if was != now:
+            raise SchemaError(difference(path, first_index, was, other_index, now))
+
+
+def difference(
+    path: str, index: int, schema: LeafSchema, other_index: int, other: LeafSchema
+) -> str:
+    """The sentence that says how two leaves differ."""
+    return (
+        f"sample{path} is a {schema} at index {index} but a {other} at index {other_index}; "
+        "they cannot stand in one batch: resize or pad to one shape in the transform, or give the "
+        "DataLoader a collate_fn that handles differing shapes"
+    )
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two leaves agree in type, shape, dtype and every bit (a NaN equals itself)."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        x, y = a.detach().cpu().contiguous(), b.detach().cpu().contiguous()
+        return bool(
+            np.array_equal(
+                x.flatten().view(torch.uint8).numpy(), y.flatten().view(torch.uint8).numpy()
+            )
+        )
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return a == b or (a != a and b != b)
+    from hotset.sample.column import is_pil_image
+
+    if is_pil_image(a):
+        return bool(a.mode == b.mode and a.size == b.size and a.tobytes() == b.tobytes())
+    return bool(a == b)

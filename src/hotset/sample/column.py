@@ -1,0 +1,240 @@
+"""One leaf of every sample, stored end to end.
+
+A leaf of one shape throughout is *dense*: one tensor with the samples along its first axis.
+Anything else (strings, shapes that differ) is kept as a list. Either gives back each leaf exactly
+as it was: type, shape, dtype, bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hotset.errors import SchemaError
+
+IMAGE_BANDS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4, "YCbCr": 3, "HSV": 3, "LAB": 3}
+"""PIL modes of whole bytes, and their channels."""
+IMAGE_DTYPES = {"I": torch.int32, "F": torch.float32, "I;16": torch.uint16}
+"""PIL modes of one wide channel, and their dtype."""
+TEXT_KINDS = ("str", "bytes")
+
+
+@dataclass(frozen=True)
+class LeafSchema:
+    """What kind of value a leaf is.
+
+    Attributes:
+        kind: "tensor", "array", "image" (PIL), "int", "float", "bool", "scalar" (NumPy's), "str",
+            "bytes", or "other".
+        shape: shape as stored: (C, H, W) for an image, () for numbers.
+        dtype: dtype as stored, None for text and others.
+        cls: exact Python class.
+        mode: PIL mode of an image.
+    """
+
+    kind: str
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+    cls: type = field(default=object)
+    mode: str = ""
+
+    @property
+    def is_storable(self) -> bool:
+        """Whether values of this kind can be stored as numbers in a tensor."""
+        return self.dtype is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one stored value; 0 where it is not stored in a tensor."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize if self.dtype else 0
+
+    def __str__(self) -> str:
+        if self.kind == "image":
+            return f"PIL image {self.mode} {self.shape[2]}x{self.shape[1]}"
+        if self.kind in ("tensor", "array"):
+            return f"{self.kind} {self.shape} {str(self.dtype).removeprefix('torch.')}"
+        return self.cls.__name__
+
+
+def is_pil_image(leaf: Any) -> bool:
+    """Whether a leaf is a PIL image, without importing PIL."""
+    return any(c.__module__ == "PIL.Image" and c.__name__ == "Image" for c in type(leaf).__mro__)
+
+
+def describe(leaf: Any) -> LeafSchema:
+    """The schema of one leaf."""
+    cls = type(leaf)
+    if isinstance(leaf, Tensor):
+        is_plain = not (leaf.is_nested or leaf.layout is not torch.strided) and not (
+            set(getattr(leaf, "__dict__", ())) - {"_is_hotset"}
+        )
+        if is_plain:
+            return LeafSchema("tensor", tuple(leaf.shape), leaf.dtype, cls)
+    elif isinstance(leaf, np.ndarray):
+        dtype = _torch_dtype(leaf.dtype)
+        if dtype is not None and cls is np.ndarray:
+            return LeafSchema("array", leaf.shape, dtype, cls)
+    elif is_pil_image(leaf):
+        width, height = leaf.size
+        if leaf.mode in IMAGE_BANDS:
+            shape = (IMAGE_BANDS[leaf.mode], height, width)
+            return LeafSchema("image", shape, torch.uint8, cls, leaf.mode)
+        if leaf.mode in IMAGE_DTYPES:
+            return LeafSchema("image", (1, height, width), IMAGE_DTYPES[leaf.mode], cls, leaf.mode)
+    elif cls is bool:
+        return LeafSchema("bool", (), torch.bool, cls)
+    elif cls is int:
+        return LeafSchema("int", (), torch.int64, cls)
+    elif cls is float:
+        return LeafSchema("float", (), torch.float64, cls)
+    elif isinstance(leaf, (np.bool_, np.number)):
+        return LeafSchema("scalar", (), _torch_dtype(leaf.dtype), cls)
+    elif isinstance(leaf, (str, bytes)):
+        return LeafSchema("str" if isinstance(leaf, str) else "bytes", cls=cls)
+    return LeafSchema("other", cls=cls)
+
+
+def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype | None:
+    if not dtype.isnative:
+        return None
+    try:
+        return torch.from_numpy(np.empty(0, dtype)).dtype
+    except TypeError:
+        return None
+
+
+def encode(leaf: Any, schema: LeafSchema) -> Tensor:
+    """The stored form of a leaf: a CPU tensor of `schema.shape` and `schema.dtype`.
+
+    Images become channels first, (C, H, W), since that is what batches and kernels read.
+    """
+    if schema.kind == "tensor":
+        return leaf.detach().as_subclass(Tensor).cpu()  # type: ignore[no-any-return]
+    if schema.kind == "image":
+        pixels = np.asarray(leaf)
+        planar = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        return torch.from_numpy(np.ascontiguousarray(planar))
+    if schema.kind == "array":
+        return torch.from_numpy(np.ascontiguousarray(leaf))
+    return torch.as_tensor(leaf, dtype=schema.dtype)
+
+
+def decode(stored: Tensor, schema: LeafSchema) -> Any:
+    """The leaf that `encode` was given: same type, dtype, shape and bits; a copy."""
+    if schema.kind == "tensor":
+        return stored.clone().as_subclass(schema.cls)
+    if schema.kind == "image":
+        from PIL import Image
+
+        pixels = np.ascontiguousarray(stored.cpu().numpy().transpose(1, 2, 0))
+        return Image.frombytes(schema.mode, (schema.shape[2], schema.shape[1]), pixels.tobytes())
+    array = stored.cpu().numpy()
+    if schema.kind == "array":
+        return array.copy()
+    return array[()] if schema.kind == "scalar" else array.item()
+
+
+@dataclass(frozen=True)
+class DenseColumn:
+    """A leaf of one shape and dtype throughout.
+
+    Attributes:
+        schema: of every leaf.
+        data: (N, *schema.shape), on any device.
+    """
+
+    schema: LeafSchema
+    data: Tensor
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.data.numel() * self.data.element_size()
+
+    def item(self, row: int) -> Any:
+        """The leaf of one sample as it was."""
+        return decode(self.data[row], self.schema)
+
+    def to(self, device: torch.device) -> DenseColumn:
+        """The same column on a device."""
+        return DenseColumn(self.schema, self.data.to(device))
+
+
+@dataclass(frozen=True)
+class ListColumn:
+    """A leaf that does not stack: text, or shapes that differ from sample to sample.
+
+    Attributes:
+        schema: of the first leaf; others may differ in shape.
+        items: one stored tensor and its schema, or one Python object, per sample.
+    """
+
+    schema: LeafSchema
+    items: Sequence[Any]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in tensors and text."""
+        return sum(_item_bytes(item) for item in self.items)
+
+    def item(self, row: int) -> Any:
+        """The leaf of one sample as it was."""
+        item = self.items[row]
+        return decode(*item) if isinstance(item, tuple) else item
+
+    def to(self, device: torch.device) -> ListColumn:
+        """The column itself: what does not stack stays on the host."""
+        return self
+
+
+Column = DenseColumn | ListColumn
+
+
+def _item_bytes(item: Any) -> int:
+    if isinstance(item, tuple):
+        return int(item[0].numel() * item[0].element_size())
+    return len(item) if isinstance(item, (str, bytes)) else 0
+
+
+def list_item(leaf: Any) -> Any:
+    """How a `ListColumn` keeps a leaf: encoded with its schema where possible, else itself."""
+    schema = describe(leaf)
+    return (encode(leaf, schema).clone(), schema) if schema.is_storable else leaf
+
+
+def column_of(data: Any, name: str) -> DenseColumn:
+    """A dense column over a tensor or array that a user gave; nothing is copied.
+
+    Args:
+        data: (N, ...) tensor or NumPy array; (N,) numbers give 0-d leaves.
+        name: how messages call it.
+
+    Raises:
+        SchemaError: if it is neither, has no first axis, or has a dtype that PyTorch lacks.
+    """
+    if isinstance(data, Tensor) and data.ndim > 0:
+        return DenseColumn(LeafSchema("tensor", tuple(data.shape[1:]), data.dtype, Tensor), data)
+    if isinstance(data, (list, np.ndarray)):
+        array = np.asarray(data)
+        dtype = _torch_dtype(array.dtype)
+        if array.ndim > 0 and dtype is not None:
+            if array.ndim == 1:
+                schema = LeafSchema("scalar", (), dtype, array.dtype.type)
+            else:
+                schema = LeafSchema("array", array.shape[1:], dtype, np.ndarray)
+            return DenseColumn(schema, torch.as_tensor(array))
+    found = f"{type(data).__name__} of dtype {data.dtype}" if hasattr(data, "dtype") else repr(data)
+    raise SchemaError(
+        f"{name} must be a tensor or a NumPy array with samples along its first axis, got {found}"
+    )
