@@ -172,18 +172,6 @@ def _look_up_mirrored(
 
 
 @njit(nogil=True, cache=True)
-def _copy(out: Any, target: Any, image: Any, source: Any, count: Any) -> None:
-    for j in range(count):
-        out[target + np.uint64(j)] = image[source + np.uint64(j)]
-
-
-@njit(nogil=True, cache=True)
-def _copy_mirrored(out: Any, target: Any, image: Any, source: Any, count: Any) -> None:
-    for j in range(count):
-        out[target + np.uint64(j)] = image[source - np.uint64(j)]
-
-
-@njit(nogil=True, cache=True)
 def _scatter(
     out: Any, target: Any, image: Any, line: Any, columns: Any, table: Any, base: Any, row: Any
 ) -> None:
@@ -203,31 +191,27 @@ def _write(
 ) -> None:
     """One sample, channels first: image (C*H*W,) -> out (C*H'*W',)."""
     first, end, stride = _run(columns)
-    height, width = len(rows), len(columns)
     start = columns[first] if first < end else 0
-    count = np.uint64(end - first)
+    height, width, count = len(rows), np.uint64(len(columns)), np.uint64(end - first)
+    head, tail = np.uint64(first), np.uint64(end)
     for c in range(in_shape[0]):
         table = values[c]
         for i in range(height):
-            target = np.uint64((c * height + i) * width)
+            target = np.uint64((c * height + i) * len(columns))
             row = rows[i]
             line = (c * in_shape[1] + row) * in_shape[2]
-            if row < 0 or stride == 0:
+            if row < 0 or stride == 0 or base == 0:
                 _scatter(out, target, image, line, columns, table, base, row)
                 continue
-            for j in range(first):
-                out[target + np.uint64(j)] = table[np.uint64(base - 1 - columns[j])]
-            for j in range(end, width):
-                out[target + np.uint64(j)] = table[np.uint64(base - 1 - columns[j])]
-            source, target = np.uint64(line + start), target + np.uint64(first)
-            if base == 0 and stride == 1:
-                _copy(out, target, image, source, count)
-            elif base == 0:
-                _copy_mirrored(out, target, image, source, count)
-            elif stride == 1:
-                _look_up(out, target, image, source, table, count)
+            for j in range(head):
+                out[target + j] = table[np.uint64(base - 1 - columns[j])]
+            for j in range(tail, width):
+                out[target + j] = table[np.uint64(base - 1 - columns[j])]
+            source = np.uint64(line + start)
+            if stride == 1:
+                _look_up(out, target + head, image, source, table, count)
             else:
-                _look_up_mirrored(out, target, image, source, table, count)
+                _look_up_mirrored(out, target + head, image, source, table, count)
 
 
 @njit(nogil=True, cache=True)

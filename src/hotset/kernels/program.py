@@ -75,7 +75,7 @@ class Program:
         scales: (erasures, 2) float64, least and greatest area.
         aspects: (erasures, 4096) float64, aspect ratios.
         values: (C, base + fills) of `out_dtype`, on the CPU.
-        base: 256, or 0 where pixels are copied as they are.
+        base: 256 for bytes, which are all looked up; 0 for other values, which are copied.
     """
 
     in_shape: Shape
@@ -127,7 +127,6 @@ class _Builder:
         self.base = 256 if self.is_bytes else 0
         channels = shape[0]
         self.values = torch.arange(self.base, dtype=torch.int64).to(dtype).repeat(channels, 1)
-        self.is_unchanged = True
         self.geometry: list[list[int]] = []
         self.erasures: list[list[int]] = []
         self.maps: list[np.ndarray] = []
@@ -150,7 +149,6 @@ class _Builder:
                 return f"values are {_name(self.in_dtype)}, too many for a table"
             # What happens to each possible value is what happens to an image made of them.
             self.values = op.apply(self.values[None, :, None, :], {})[0, :, 0, :]
-            self.is_unchanged = False
         else:
             return f"{type(op).__name__} has no fused form"
         self.shape = op.out_shape(self.shape)
@@ -161,10 +159,7 @@ class _Builder:
         if out_dtype != self.values.dtype:
             if not self.is_bytes:
                 return NotFusable(f"{_name(self.in_dtype)} values are cast to {_name(out_dtype)}")
-            self.values, self.is_unchanged = self.values.to(out_dtype), False
-        base = self.base
-        if self.is_unchanged:
-            self.values, base = self.values[:, base:], 0
+            self.values = self.values.to(out_dtype)
         return Program(
             in_shape=self.in_shape,
             out_shape=self.shape,
@@ -176,7 +171,7 @@ class _Builder:
             scales=np.array(self.scales, dtype=np.float64).reshape(-1, 2),
             aspects=np.stack(self.aspects) if self.aspects else np.zeros((0, 1)),
             values=self.values.contiguous(),
-            base=base,
+            base=self.base,
         )
 
     def _window(self, op: Window) -> list[int]:

@@ -148,14 +148,10 @@ def _rectangle(
     word_0, word_1, word_2, word_3 = words(draws, number, 0)
     if kind == RANDOM_ERASE:
         least, greatest = tl.load(reals), tl.load(reals + 1)
-        top, left, height, width = (
-            full_height * 0,
-            full_height * 0,
-            full_height * 0,
-            full_height * 0,
-        )
+        none = full_height * 0  # not a plain 0: a loop's variables keep the type they come with
+        top, left, height, width = none, none, none, none
         seeks = is_open & (word_0.to(tl.int64) < tl.load(step + THRESHOLD))
-        attempt = full_height * 0 + 1
+        attempt = none + 1
         while seeks & (attempt <= ATTEMPTS):
             word_0, word_1, word_2, word_3 = words(draws, number, attempt)
             share = least + (greatest - least) * (word_0.to(tl.float64) * 2.0**-32)
@@ -163,10 +159,8 @@ def _rectangle(
             aspect = tl.load(reals + 2 + (word_1 >> 20))
             tall, wide = _edge(area * aspect), _edge(area / aspect)
             if (tall < full_height) & (wide < full_width):
-                top, left = (
-                    _below(word_2, full_height - tall + 1),
-                    _below(word_3, full_width - wide + 1),
-                )
+                top = _below(word_2, full_height - tall + 1)
+                left = _below(word_3, full_width - wide + 1)
                 height, width = tall, wide
                 seeks = seeks & False
             attempt += 1
