@@ -100,6 +100,14 @@ _ERASURES = [
     Case("gated-random-erase", (table(0), RandomErase(1, 1.0, gate=_GATE))),
     Case("random-erase-rarely-fits", (RandomErase(0, 1.0, (0.5, 1.5), (0.5, 2.0), (9,)),)),
     Case(
+        "two-random-erasures",
+        (
+            Cutout(0, 2),
+            RandomErase(1, 1.0, (0.1, 0.2)),
+            RandomErase(2, 1.0, (0.3, 0.5), (2.0, 2.5)),
+        ),
+    ),
+    Case(
         "two-erasures-then-table",
         (crop(0, (7, 9), _AROUND), RandomErase(1, 0.8, value=_FILL), Cutout(2, 3, (4,)), table(3)),
     ),

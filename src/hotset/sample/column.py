@@ -164,8 +164,8 @@ class DenseColumn:
         return decode(self.data[row], self.schema)
 
     def to(self, device: torch.device) -> DenseColumn:
-        """The same column on a device."""
-        return DenseColumn(self.schema, self.data.to(device))
+        """The same column on a device, its rows end to end; copied only where it must be."""
+        return DenseColumn(self.schema, self.data.to(device).contiguous())
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class ListColumn:
     """
 
     schema: LeafSchema
-    items: Sequence[Any]
+    items: list[Any]
 
     def __len__(self) -> int:
         return len(self.items)
