@@ -1,17 +1,21 @@
 """Finding out whether an unknown callable is deterministic, by running it.
 
 Each input is used twice, under different seeds of `random`, NumPy and torch. A callable is taken as
-deterministic only if no generator moved, no input changed, and all bits agree. Doubt counts as
-random.
+deterministic only if no generator moved, neither one of those nor one that it keeps for itself, no
+input changed, and all bits agree. Doubt counts as random.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
+import pickle
 import random
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,10 @@ import torch
 
 from hotset.sample.collate import same_bits
 from hotset.sample.tree import flatten
+
+REACH = 20_000
+"""Objects looked at in search of a callable's own generators."""
+OWN_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ def seed_generators(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's CPU generator of this process.
 
     Args:
-        seed: 64 bits; NumPy takes the lower 32.
+        seed: 64 bits; NumPy and torch take the lower 32.
     """
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
@@ -71,15 +79,16 @@ def probe(call: Callable[[Any], Any], inputs: Sequence[Any]) -> Verdict:
         call: what to probe.
         inputs: values it takes; each is copied first.
     """
+    own = _own_generators(call)
     with preserved_generators():
         for number, value in enumerate(inputs):
             results = []
             for seed in (2 * number + 1, 2 * number + 1_000_001):
                 argument = copy.deepcopy(value)
                 seed_generators(seed)
-                before = _generator_states()
+                before = _generator_states(own)
                 results.append(copy.deepcopy(call(argument)))
-                if _generator_states() != before:
+                if _generator_states(own) != before:
                     return Verdict(False, "probed: it draws from a random generator")
                 if not same_sample(argument, value):
                     return Verdict(False, "probed: it changes its input in place")
@@ -88,11 +97,44 @@ def probe(call: Callable[[Any], Any], inputs: Sequence[Any]) -> Verdict:
     return Verdict(True, f"probed: same bits twice on {len(inputs)} samples, no generator moved")
 
 
-def _generator_states() -> tuple[Any, ...]:
+def _own_generators(call: Any) -> list[Any]:
+    """Generators within reach of a callable: what it holds, and what its functions name.
+
+    One that is drawn from now and then would else be seen only if the few runs happened to differ.
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting = deque([call])
+    while waiting and len(seen) < REACH:
+        thing = waiting.popleft()
+        kind = type(thing)
+        if id(thing) in seen or issubclass(kind, (ModuleType, type)):
+            continue
+        seen.add(id(thing))
+        if issubclass(kind, OWN_GENERATORS) and not issubclass(kind, random.SystemRandom):
+            found.append(thing)
+        elif isinstance(thing, FunctionType):
+            names = (name for name in thing.__code__.co_names if name in thing.__globals__)
+            waiting.extend((thing.__closure__, thing.__defaults__, thing.__kwdefaults__))
+            waiting.extend(thing.__globals__[name] for name in names)
+        else:
+            waiting.extend(gc.get_referents(thing))
+            waiting.extend(m for m in vars(kind).values() if isinstance(m, FunctionType))
+    return found
+
+
+def _state_of(generator: Any) -> bytes:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state().numpy().tobytes()
+    return pickle.dumps(generator)
+
+
+def _generator_states(own: Sequence[Any]) -> tuple[Any, ...]:
     numpy = np.random.get_state(legacy=True)
     assert isinstance(numpy, tuple)
     return (
         random.getstate(),
         (numpy[1].tobytes(), *numpy[2:]),
         torch.get_rng_state().numpy().tobytes(),
+        *map(_state_of, own),
     )

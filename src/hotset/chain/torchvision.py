@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotset.chain.step import BatchForm, Nature, StepCall
+from hotset.chain.step import OPS_PER_STEP, BatchForm, Nature, StepCall, flatten_chain
 from hotset.ops.erase import RandomErase
 from hotset.ops.geometry import Flip, Padding, Window
 from hotset.ops.op import Gate, Params
@@ -28,18 +28,22 @@ DETERMINISTIC = frozenset(
         "FiveCrop",
         "Grayscale",
         "Identity",
+        "ImageClassification",
         "LinearTransformation",
         "Normalize",
+        "ObjectDetection",
         "PILToTensor",
         "Pad",
         "RGB",
         "Resize",
+        "SemanticSegmentation",
         "TenCrop",
         "ToDtype",
         "ToImage",
         "ToPILImage",
         "ToPureTensor",
         "ToTensor",
+        "VideoClassification",
     )
 )
 """Classes whose result depends on their input alone."""
@@ -85,6 +89,8 @@ def batch_form(call: Any, leaf: Any, number: int) -> BatchForm | None:
     schema = describe(leaf)
     if schema.kind not in ("image", "tensor") or len(schema.shape) != 3:
         return None
+    if schema.kind == "tensor" and schema.cls is not Tensor and schema.cls.__name__ != "Image":
+        return None  # v2 goes by the class of a tensor: a mask is not erased, nor normalised
     return build(call, leaf, number)
 
 
@@ -103,7 +109,7 @@ def _fill(call: Any, leaf: Any) -> tuple[float, ...] | None:
     if isinstance(fill, numbers.Real):
         values: tuple[float, ...] = (float(fill),)
     elif isinstance(fill, Sequence) and not isinstance(fill, str) and len(fill) in (1, channels):
-        values = tuple(float(value) for value in fill)
+        values = tuple(map(_single if len(fill) > 1 else float, fill))
     else:
         return None
     dtype = describe(leaf).dtype
@@ -111,6 +117,21 @@ def _fill(call: Any, leaf: Any) -> tuple[float, ...] | None:
     if is_integer and not all(value.is_integer() and 0 <= value <= 255 for value in values):
         return None
     return values
+
+
+def _pads_alike(call: Any, leaf: Any, paddings: Sequence[Padding]) -> bool:
+    """Whether torchvision pads a leaf as PIL does, which is what `Padding` describes."""
+    if not isinstance(leaf, Tensor):
+        return True
+    # It rounds wide integers to single precision, and reflects what a negative side cuts off.
+    is_exact = leaf.dtype not in (torch.int32, torch.int64) or call.padding_mode == "constant"
+    least = min(min(p.left, p.top, p.right, p.bottom) for p in paddings)
+    return is_exact and (least >= 0 or call.padding_mode != "reflect")
+
+
+def _single(value: Any) -> float:
+    """A number as torchvision takes it where there is one per channel: in single precision."""
+    return float(torch.tensor(float(value)))
 
 
 def _sides(padding: Any) -> tuple[int, int, int, int]:
@@ -148,6 +169,8 @@ def _random_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
         return None
     shape = _image_size(leaf)
     paddings = tuple(_crop_paddings(call, *shape[1:]))
+    if not _pads_alike(call, leaf, paddings):
+        return None
     size = (int(call.size[0]), int(call.size[1]))
     window = Window(number, size, paddings, None, fill)
     if min(window.range(shape)) < 1:
@@ -179,6 +202,8 @@ def _pad(call: Any, leaf: Any, number: int) -> BatchForm | None:
         return None
     _, height, width = _image_size(leaf)
     padding = Padding(*_sides(call.padding), call.padding_mode)
+    if not _pads_alike(call, leaf, (padding,)):
+        return None
     size = (height + padding.top + padding.bottom, width + padding.left + padding.right)
     return _fixed(call, Window(number, size, (padding,), (0, 0), fill))
 
@@ -220,7 +245,7 @@ def _random_erasing(call: Any, leaf: Any, number: int) -> BatchForm | None:
         value = (float(value),)
     if value is None or isinstance(value, str) or not isinstance(leaf, Tensor):
         return None  # noise for every pixel is not a rectangle of one value
-    values = tuple(float(v) for v in value)
+    values = tuple(map(_single, value))
     if len(values) not in (1, leaf.shape[0]):
         return None
     if not leaf.dtype.is_floating_point and not all(
@@ -250,8 +275,8 @@ def _elementwise(call: Any, leaf: Any, number: int) -> BatchForm | None:
         return None  # bytes are the table's
 
     def on_batch(images: Tensor) -> Tensor:
-        result: Tensor = call(images)
-        return result
+        result: Tensor = call(images.as_subclass(type(leaf)))
+        return result.as_subclass(Tensor)
 
     return BatchForm((Elementwise(number, on_batch),), lambda params: call)
 
@@ -260,18 +285,21 @@ def _random_apply(call: Any, leaf: Any, number: int) -> BatchForm | None:
     gate = Gate(number, float(call.p))
     forms: list[BatchForm] = []
     ops: list[Any] = []
-    value = leaf
-    for inner in call.transforms:
-        form = batch_form(inner, value, number + 1 + len(ops))
+    shape = _image_size(leaf)
+    for inner in flatten_chain(list(call.transforms)):
+        form = batch_form(inner, leaf, number + 1 + len(ops))
         if form is None:
             return None
-        shape = _image_size(value)
         for op in form.ops:
-            if op.out_shape(shape) != shape or isinstance(op, Elementwise):
+            # A step that is gated already, in a RandomApply of its own, has room for no other gate.
+            is_fit = op.out_shape(shape) == shape and op.gate is None
+            if not is_fit or isinstance(op, Elementwise):
                 return None
             ops.append(copy.copy(op))
             object.__setattr__(ops[-1], "gate", gate)
         forms.append(form)
+    if not 0 < len(ops) < OPS_PER_STEP:
+        return None  # the numbers that key the draws are set aside for so many
 
     def replay(params: Sequence[Params]) -> StepCall:
         def step(image: Any) -> Any:
@@ -285,7 +313,7 @@ def _random_apply(call: Any, leaf: Any, number: int) -> BatchForm | None:
 
         return step
 
-    return BatchForm(tuple(ops), replay) if ops else None
+    return BatchForm(tuple(ops), replay)
 
 
 def _with(call: StepCall, **attributes: Any) -> StepCall:

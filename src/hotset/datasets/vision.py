@@ -16,6 +16,9 @@ from torch import Tensor
 from hotset.chain.step import StepCall, flatten_chain
 from hotset.datasets.files import download_cifar10, read_cifar, read_mnist
 from hotset.loader.cached import CachedDataset
+from hotset.loader.source import ArraySource
+from hotset.sample.column import DenseColumn, LeafSchema, column_of
+from hotset.sample.tree import flatten, strip
 
 
 class _Images(CachedDataset):
@@ -38,13 +41,19 @@ class _Images(CachedDataset):
         dtype: torch.dtype | None,
     ) -> None:
         self.classes, self.targets = classes, labels
-        super().__init__(
-            (images, labels.numpy()),
-            pre_transform=_on_tensors(pre_transform),
-            transform=_on_tensors(transform),
-            device=device,
-            dtype=dtype,
+        once = _on_tensors(pre_transform)
+        columns = [
+            column_of(images, "images"),
+            DenseColumn(LeafSchema("int", (), torch.int64, int), labels),
+        ]
+        source = ArraySource(
+            columns,
+            strip(flatten((0, 0))[1]),
+            transform=[*once, *_on_tensors(transform)],
+            name=type(self).__name__,
+            once=len(once),
         )
+        super().__init__(source, device=device, dtype=dtype)
 
 
 class CIFAR10(_Images):
@@ -183,23 +192,32 @@ class FashionMNIST(MNIST):
 
 
 class _ArrayStep:
-    """torchvision's v1 `ToTensor`, which takes (H, W, C) arrays, on a (C, H, W) tensor."""
+    """torchvision's `ToTensor` or `PILToTensor`, on a (C, H, W) tensor.
 
-    def __init__(self, to_tensor: StepCall) -> None:
-        self._to_tensor = to_tensor
-        self.__name__ = "ToTensor"
+    The one takes (H, W, C) arrays; the other makes of a PIL image what the tensor is already.
+    """
+
+    def __init__(self, call: StepCall) -> None:
+        self._call = call
+        self.__name__ = type(call).__name__
 
     def __call__(self, image: Tensor) -> Any:
-        return self._to_tensor(image.permute(1, 2, 0).contiguous().numpy())
+        if self.__name__ == "PILToTensor":
+            return image
+        return self._call(image.permute(1, 2, 0).contiguous().numpy())
 
 
 def _on_tensors(transform: Any) -> list[StepCall]:
     """A chain in which every v1 `ToTensor` accepts tensors."""
     return [
-        _ArrayStep(call) if _is_v1_to_tensor(call) else call for call in flatten_chain(transform)
+        _ArrayStep(call) if _takes_arrays_only(call) else call for call in flatten_chain(transform)
     ]
 
 
-def _is_v1_to_tensor(call: StepCall) -> bool:
+def _takes_arrays_only(call: StepCall) -> bool:
     kind = type(call)
-    return (kind.__module__, kind.__name__) == ("torchvision.transforms.transforms", "ToTensor")
+    home = kind.__module__
+    return home.startswith("torchvision.transforms") and kind.__name__ in (
+        "ToTensor",
+        "PILToTensor",
+    )

@@ -42,12 +42,12 @@ class Arena:
     def take(self, count: int) -> Tensor:
         """(count, ...) uninitialised tensor; larger than the arena's shape is simply allocated."""
         needed = count * self._bytes_per_item
+        if count > self.capacity or needed == 0:
+            return torch.empty((count, *self._item_shape), dtype=self._dtype)
         try:
             block = self._free.pop()
         except IndexError:
             block = np.empty(self.capacity * self._bytes_per_item, np.uint8)
-        if needed > len(block) or needed == 0:
-            return torch.empty((count, *self._item_shape), dtype=self._dtype)
         # The tensor owns `lease`; when the last tensor over it dies, so does `lease`, and the block
         # goes back. `block` itself is never handed out.
         lease = block[:needed]

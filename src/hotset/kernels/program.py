@@ -24,7 +24,7 @@ from torch import Tensor
 
 from hotset.ops.erase import Cutout, RandomErase, aspect_table
 from hotset.ops.geometry import FILL, Flip, Window
-from hotset.ops.op import Gate, Op, Shape
+from hotset.ops.op import Gate, Op, Shape, constant
 from hotset.ops.pointwise import Elementwise, Table
 from hotset.rng import threshold
 
@@ -223,7 +223,7 @@ class _Builder:
 
     def _value(self, value: tuple[float, ...]) -> int:
         """Puts a constant behind the table; later steps change it with the rest. Its number."""
-        column = torch.tensor(value).to(self.values.dtype).expand(self.shape[0])[:, None]
+        column = constant(value, self.values.dtype)[:, 0].expand(self.shape[0], 1)
         self.values = torch.cat((self.values, column), dim=1)
         return self.values.shape[1] - 1 - self.base
 

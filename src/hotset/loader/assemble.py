@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import default_collate
 
 from hotset.chain.split import Decision
 from hotset.chain.step import Chained
-from hotset.errors import ConfigError, SchemaError, UnsupportedError
+from hotset.errors import SchemaError
 from hotset.kernels.dispatch import choose_engine
 from hotset.loader.analyse import Analysis, analyse
 from hotset.loader.batch import (
@@ -23,17 +21,18 @@ from hotset.loader.batch import (
     Pipeline,
     Resident,
 )
+from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
 from hotset.loader.epochs import Parts
 from hotset.loader.fill import Progress, fill_columns
+from hotset.loader.fingerprint import fingerprint_of
 from hotset.loader.order import Order
 from hotset.loader.source import Reader, Source
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Plan, Tier, human_bytes
-from hotset.sample.collate import check_collatable, difference
-from hotset.sample.column import Column, DenseColumn, LeafSchema, describe
-from hotset.sample.tree import flatten, unflatten
+from hotset.sample.collate import can_batch, check_collatable, difference
+from hotset.sample.column import Column, DenseColumn
 
 LAUNCH_BYTES = 8 << 20
 """On CUDA, batches smaller than this are made several in one launch."""
@@ -123,7 +122,7 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         pipeline=made.pipeline,
         order=order,
         length=len(made.analysis.source),
-        fingerprint=_fingerprint(made),
+        fingerprint=fingerprint_of(made.analysis, made.resident),
         dataset=dataset,
         batch_size=batch_size,
     )
@@ -133,7 +132,7 @@ def _refuse_differing(analysis: Analysis) -> None:
     first_index, first = next(iter(analysis.finals.items()))
     for index, schemas in analysis.finals.items():
         for path, was, now in zip(analysis.spec.paths(), first, schemas, strict=True):
-            if was != now:
+            if not can_batch(was, now):
                 raise SchemaError(difference(path, first_index, was, index, now))
 
 
@@ -150,7 +149,8 @@ def _place(analysis: Analysis, options: Options) -> tuple[Tier, str]:
             return "device", ""
         notes.append(f"{wanted} exceed the budget of {human_bytes(room)} on {device}")
     room = budget_bytes(None if is_cuda else options.budget, free_bytes(torch.device("cpu")))
-    if needed <= room:
+    is_there = analysis.split.cut == 0 and analysis.source.columns() is not None
+    if is_there or needed <= room:
         return ("host" if is_cuda else "device"), "; ".join(notes)
     notes.append(f"{wanted} exceed the budget of {human_bytes(room)} in host memory")
     return "source", "; ".join(notes)
@@ -183,7 +183,7 @@ def _batched(
     device = torch.device("cpu") if on_host else options.device
     resident = _to(resident, device)
     final = analysis.final[resident.leaf]
-    dtype = options.dtype if _is_castable(final) else None
+    dtype = options.dtype if is_castable(final) else None
     engine = None
     column = resident.columns[resident.leaf]
     is_image = isinstance(column, DenseColumn) and column.data.ndim == 4
@@ -200,10 +200,11 @@ def _batched(
             threads=options.threads,
         )
     group_bytes = LAUNCH_BYTES if device.type == "cuda" else 0
-    batches = BatchPipeline(resident, device, engine, dtype, group_bytes)
+    is_stacking = options.collate is None
+    batches = BatchPipeline(resident, device, engine, dtype, group_bytes, is_stacking)
     pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
     if options.collate is not None:
-        schemas = _cast_schemas(analysis.final, resident.leaf, dtype)
+        schemas = cast_schemas(analysis.final, resident.leaf, dtype)
         pipeline = CollatedPipeline(
             pipeline, options.collate, analysis.spec, schemas, options.device
         )
@@ -252,10 +253,7 @@ def _per_sample(analysis: Analysis, options: Options, resident: Resident) -> Ass
         bytes_held=resident.nbytes,
         kernel=_workers(options),
     )
-    column = resident.columns[resident.leaf]
-    checked: Pipeline = pipeline
-    if isinstance(column, DenseColumn):
-        checked = _checked(analysis, options, pipeline, resident, options.dtype)
+    checked = _checked(analysis, options, pipeline, resident, options.dtype)
     return Assembled(analysis, plan, checked, resident, reader)
 
 
@@ -296,17 +294,21 @@ def _checked(
     resident: Resident,
     dtype: torch.dtype | None,
 ) -> Pipeline:
-    column = resident.columns[resident.leaf]
-    if options.check_every == 0 or not isinstance(column, DenseColumn):
+    if options.check_every == 0:
         return pipeline
 
-    def stored(index: int) -> Tensor:
+    def stored(index: int) -> list[Any]:
         row = index if resident.rows is None else int(resident.rows[index])
-        return column.data[row].cpu()
+        return [column.item(row) for column in resident.columns]
 
-    cast = Cast(resident.leaf, dtype)
     check = SpotCheck(
-        analysis.source, analysis.spec, analysis.split, stored, cast, options.check_every
+        analysis.source,
+        analysis.spec,
+        analysis.split,
+        stored,
+        Cast(resident.leaf, dtype),
+        every=options.check_every,
+        is_stacking=options.collate is None,
     )
     return CheckedPipeline(pipeline, check)
 
@@ -315,97 +317,3 @@ def _to(resident: Resident, device: torch.device) -> Resident:
     rows = None if resident.rows is None else resident.rows.to(device)
     columns: tuple[Column, ...] = tuple(column.to(device) for column in resident.columns)
     return replace(resident, columns=columns, rows=rows)
-
-
-class Cast:
-    """Casts one leaf of a sample; picklable.
-
-    Args:
-        leaf: which.
-        dtype: floating dtype; None leaves samples as they are.
-    """
-
-    def __init__(self, leaf: int, dtype: torch.dtype | None) -> None:
-        self._leaf, self._dtype = leaf, dtype
-
-    def __call__(self, sample: Any) -> Any:
-        """The sample with the leaf cast, where it is a tensor or array that may be."""
-        if self._dtype is None:
-            return sample
-        leaves, spec = flatten(sample)
-        if _is_castable(describe(leaves[self._leaf])):
-            leaves[self._leaf] = torch.as_tensor(leaves[self._leaf]).to(self._dtype)
-        return unflatten(spec, iter(leaves))
-
-
-def _is_castable(schema: LeafSchema) -> bool:
-    """Floating-point values and images may be cast; labels and counts never."""
-    if schema.kind not in ("tensor", "array") or schema.dtype is None:
-        return False
-    return schema.dtype.is_floating_point or (
-        schema.dtype is torch.uint8 and len(schema.shape) == 3
-    )
-
-
-def _cast_schemas(
-    schemas: tuple[LeafSchema, ...], leaf: int, dtype: torch.dtype | None
-) -> list[LeafSchema]:
-    result = list(schemas)
-    if dtype is not None:
-        result[leaf] = replace(result[leaf], kind="tensor", dtype=dtype, cls=Tensor)
-    return result
-
-
-def _fingerprint(made: Assembled) -> str:
-    """16 hexadecimal digits over the schemas, the steps and a spread of what is kept."""
-    digest = hashlib.blake2b(digest_size=8)
-    analysis = made.analysis
-    text = [len(analysis.source), *map(str, analysis.final), *analysis.spec.paths()]
-    text += [step.name for step in analysis.split.steps]
-    digest.update(repr(text).encode())
-    for column in made.resident.columns if made.resident is not None else ():
-        if isinstance(column, DenseColumn) and len(column):
-            rows = torch.linspace(0, len(column) - 1, 16).long()
-            picked = column.data.index_select(0, rows.to(column.data.device)).cpu().contiguous()
-            digest.update(picked.flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def check_dtype(dtype: Any) -> torch.dtype | None:
-    """A floating dtype, or None.
-
-    Raises:
-        ConfigError: if it is anything else.
-    """
-    if dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        return dtype
-    raise ConfigError(
-        f"`dtype` must be a floating torch dtype such as torch.float16, got {dtype!r}; "
-        "integers and labels keep their own"
-    )
-
-
-def dataset_length(dataset: Any) -> int:
-    """The number of samples of a map-style dataset.
-
-    Raises:
-        UnsupportedError: if it has no length or index.
-        ConfigError: if it is empty.
-    """
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise UnsupportedError(
-            f"{type(dataset).__name__} has no __getitem__ and __len__; expected a map-style "
-            "dataset, or a tensor, array, tuple or dictionary of them"
-        )
-    return check_length(len(dataset), type(dataset).__name__)
-
-
-def check_length(length: int, name: str) -> int:
-    """A number of samples that is not zero.
-
-    Raises:
-        ConfigError: if it is.
-    """
-    if length == 0:
-        raise ConfigError(f"{name} is empty: there is nothing to load")
-    return length

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,11 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.kernels.dispatch import Engine
-from hotset.rng import Draws, Key
+from hotset.rng import WORKER_STEP, Draws, Key
 from hotset.sample.collate import gather
-from hotset.sample.column import Column, DenseColumn, LeafSchema, decode
+from hotset.sample.column import Column, DenseColumn, LeafSchema, ListColumn, decode
 from hotset.sample.tree import Spec, batch_leaves, unflatten, unflatten_batch
+
+COLLATE_DRAW = 1
+"""Which draw of a batch's first sample seeds the user's collate_fn."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,13 @@ class Request:
     occurrence: np.ndarray
     key: Key
     position: int = 0
+
+
+def seeds_of(request: Request, draw: int = 0) -> list[int]:
+    """One 64-bit seed per sample of a batch, for callables that draw from the global generators."""
+    draws = Draws(request.key, torch.from_numpy(request.ids), torch.from_numpy(request.occurrence))
+    words = draws.words(WORKER_STEP, draw)
+    return [(high << 32) | low for high, low in words[:, :2].tolist()]
 
 
 Make = Callable[[Iterator[Request]], Iterator[Any]]
@@ -79,6 +92,8 @@ class BatchPipeline:
         engine: what makes the leaf it acts on; None gathers it as it is.
         dtype: dtype that leaf is cast to where no engine does it.
         group_bytes: several batches are made in one go while they take fewer bytes than this.
+        is_stacking: whether leaves that lie in lists are stacked; a user's own collate_fn gets them
+            one by one.
     """
 
     def __init__(
@@ -88,9 +103,11 @@ class BatchPipeline:
         engine: Engine | None,
         dtype: torch.dtype | None,
         group_bytes: int = 0,
+        is_stacking: bool = True,
     ) -> None:
         self._resident, self._device, self._engine = resident, device, engine
         self._dtype, self._group_bytes = dtype, group_bytes
+        self._is_stacking = is_stacking
 
     @contextmanager
     def session(self) -> Iterator[Make]:
@@ -128,7 +145,9 @@ class BatchPipeline:
         rows = sample if resident.rows is None else resident.rows[sample]
         leaves = []
         for number, column in enumerate(resident.columns):
-            if number != resident.leaf:
+            if isinstance(column, ListColumn) and not self._is_stacking:
+                leaves.append(self._items(column, rows, number == resident.leaf))
+            elif number != resident.leaf:
                 leaves.append(gather(column, rows))
             elif run is not None:
                 assert isinstance(column, DenseColumn)
@@ -138,6 +157,13 @@ class BatchPipeline:
                 leaf = gather(column, rows)
                 leaves.append(leaf if self._dtype is None else leaf.to(self._dtype))
         return leaves
+
+    def _items(self, column: ListColumn, rows: Tensor, is_cast: bool) -> list[Any]:
+        items = [column.item(row) for row in rows.tolist()]
+        dtype = self._dtype
+        if dtype is None or not is_cast:
+            return items
+        return [torch.as_tensor(item).to(dtype) for item in items]
 
     def _place(self, numbers: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(numbers)
@@ -174,19 +200,32 @@ class CollatedPipeline:
             yield lambda requests: self._batches(requests, make)
 
     def _batches(self, requests: Iterator[Request], make: Make) -> Iterator[Any]:
-        for batch in make(requests):
+        taken: deque[Request] = deque()
+        for batch in make(remembered(requests, taken)):
+            seed = seeds_of(taken.popleft(), COLLATE_DRAW)[0]
             leaves = batch_leaves(batch, self._spec)
             samples = [
                 unflatten(self._spec, iter(self._sample(leaves, position)))
                 for position in range(len(leaves[0]))
             ]
-            yield move(self._collate(samples), self._device)
+            # As in a worker process, what a collate_fn draws is not the main process's generators'.
+            with preserved_generators():
+                seed_generators(seed)
+                collated = self._collate(samples)
+            yield move(collated, self._device)
 
     def _sample(self, leaves: Sequence[Any], position: int) -> list[Any]:
         return [
             decode(leaf[position], schema) if isinstance(leaf, Tensor) else leaf[position]
             for leaf, schema in zip(leaves, self._schemas, strict=True)
         ]
+
+
+def remembered(requests: Iterator[Request], taken: deque[Request]) -> Iterator[Request]:
+    """Hands requests on and keeps them: a pipeline may take several before it gives a batch."""
+    for request in requests:
+        taken.append(request)
+        yield request
 
 
 class MovedPipeline:
@@ -209,20 +248,26 @@ class MovedPipeline:
 def move(batch: Any, device: torch.device) -> Any:
     """A batch with every tensor in it on the device; containers keep their types.
 
-    An object that is no container but has a `to` method is asked to move itself.
+    An object with a `to` method is asked to move itself.
     """
     if device.type == "cpu":
         return batch
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
+    if hasattr(batch, "to"):  # a container may have one too, such as PackedSequence
+        return batch.to(device)
+    if isinstance(batch, Mapping):
         moved = {key: move(value, device) for key, value in batch.items()}
-        return moved if type(batch) is dict else type(batch)(moved)
+        if not isinstance(batch, MutableMapping):
+            return type(batch)(moved)  # type: ignore[call-arg]
+        clone = copy.copy(batch)
+        clone.update(moved)
+        return clone
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(move(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(move(value, device) for value in batch)
-    return batch.to(device) if hasattr(batch, "to") else batch
+    return batch
 
 
 def _nbytes(leaves: Sequence[Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -14,23 +15,19 @@ from torch.utils.data import Dataset, get_worker_info
 
 from hotset.chain.step import flatten_chain
 from hotset.errors import ConfigError, DeviceError
-from hotset.loader.assemble import (
-    Cast,
-    Options,
-    assemble,
-    check_dtype,
-    check_length,
-    dataset_length,
-)
+from hotset.loader.assemble import Assembled, Options, assemble
 from hotset.loader.batch import Request
+from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.fill import Progress
-from hotset.loader.order import check_ids
+from hotset.loader.order import Occurrences, check_ids
 from hotset.loader.source import (
     ArraySource,
     DatasetSource,
     Source,
     Transformed,
     array_source,
+    check_length,
+    dataset_length,
     is_array_data,
     memory_source,
     read,
@@ -105,17 +102,39 @@ class CachedDataset(Dataset[Any]):
                     f"`pre_transform` runs once, but {step.name} is random ({step.reason}); "
                     "move it to `transform`"
                 )
-        self._device, self._made = options.device, made
-        self._cast = Cast(source.leaf, options.dtype)
+        self._plan = made.plan
+        self._use(made, options)
+
+    def _use(self, made: Assembled, options: Options) -> None:
+        self._device, self._options, self._made = options.device, options, made
+        self._cast = Cast(made.analysis.source.leaf, options.dtype)
         self._is_pinning_checked = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker process needs: the samples as they are kept, and the steps left."""
+        hidden = ("_made", "_options", "_cast")
+        state = {name: value for name, value in vars(self).items() if name not in hidden}
+        state["source"] = self.array_source(None) or self._made.analysis.source
+        state["options"] = replace(self._options, progress=None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # The pipeline is made anew: compiled kernels and the forms of steps do not travel.
+        source, options = state.pop("source"), state.pop("options")
+        vars(self).update(state)
+        self._use(assemble(source, options), options)
 
     @property
     def plan(self) -> Plan:
         """What was done once, what is done for every sample, and where the samples are kept."""
-        return self._made.plan
+        return self._plan
 
     def __len__(self) -> int:
-        return self._made.plan.samples
+        return self._plan.samples
+
+    @property
+    def _is_random(self) -> bool:
+        return any(step.nature != "deterministic" for step in self._made.analysis.split.steps)
 
     def __getitem__(self, index: int) -> Any:
         """One sample, as the transforms make it; tensors on the dataset's device.
@@ -136,8 +155,11 @@ class CachedDataset(Dataset[Any]):
         if made.reader is not None:
             name = made.analysis.source.name
             return [self._cast(read(made.reader, index, name)) for index in ids.tolist()]
-        seed = int(torch.empty((), dtype=torch.int64).random_().item())
-        request = Request(ids, np.zeros_like(ids), Key(seed, 0, seed))
+        seed, occurrence = 0, np.zeros_like(ids)
+        if self._is_random:  # else torch's generator is left as the plain dataset leaves it
+            seed = int(torch.empty((), dtype=torch.int64).random_().item())
+            occurrence = Occurrences(len(ids)).of(np.unique(ids, return_inverse=True)[1])
+        request = Request(ids, occurrence, Key(seed, 0, seed))
         with made.pipeline.session() as make:
             batch = next(iter(make(iter([request]))))
         spec, final = made.analysis.spec, made.analysis.final
@@ -158,11 +180,15 @@ class CachedDataset(Dataset[Any]):
             return None
         if rows is not None and resident.rows is not None:
             rows = resident.rows.cpu()[rows]
+        steps = [step.call for step in analysis.split.steps[analysis.split.cut :]]
+        dtype = self._options.dtype
+        if dtype is not None and is_castable(analysis.final[resident.leaf]):
+            steps.append(ToDtype(dtype))
         return ArraySource(
             resident.columns,
             resident.spec,
             leaf=resident.leaf,
-            transform=[step.call for step in analysis.split.steps[analysis.split.cut :]],
+            transform=steps,
             rows=resident.rows if rows is None else rows,
             name=type(self).__name__,
         )
@@ -201,10 +227,15 @@ def _leaves(leaf: Any, schema: LeafSchema) -> Sequence[Any]:
         return leaf  # type: ignore[no-any-return]
     if schema.kind in ("int", "float", "bool"):
         return leaf.tolist()
+    if schema.kind == "scalar":
+        return list(leaf.cpu().numpy())
     return leaf.unbind(0)
 
 
 def _source(data: Any, pre_transform: Any, transform: Any) -> Source:
+    if isinstance(data, ArraySource):
+        check_length(len(data), data.name)
+        return data
     if is_array_data(data):
         source: Source = array_source(data, transform, pre_transform)
         check_length(len(source), "the data")

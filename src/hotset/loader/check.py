@@ -20,7 +20,7 @@ from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.split import Split
 from hotset.chain.step import Chained, StepCall
 from hotset.errors import FaithfulnessError
-from hotset.loader.batch import Make, Pipeline, Request
+from hotset.loader.batch import Make, Pipeline, Request, remembered
 from hotset.loader.source import Source, read
 from hotset.ops.op import Params, Shape, apply_gated, draw_gated
 from hotset.rng import Draws
@@ -36,9 +36,11 @@ class SpotCheck:
         source: where the samples come from.
         spec: the structure of a sample.
         split: what was done to its chain.
-        stored: gives the stored form of the chain's leaf for a sample id.
+        stored: gives the leaves of a sample id as they are kept.
         cast: what was done to a finished sample (a dtype).
         every: one sample in so many is compared; 0 compares none.
+        is_stacking: whether batches are as `default_collate` makes them; else leaves that cannot be
+            stacked are lists.
     """
 
     def __init__(
@@ -46,12 +48,15 @@ class SpotCheck:
         source: Source,
         spec: Spec,
         split: Split,
-        stored: Callable[[int], Tensor],
+        stored: Callable[[int], list[Any]],
         cast: Callable[[Any], Any],
+        *,
         every: int,
+        is_stacking: bool = True,
     ) -> None:
         self._source, self._spec, self._split = source, spec, split
         self._stored, self._cast, self._every = stored, cast, every
+        self._is_stacking = is_stacking
         self.checked = 0
 
     def compare(self, request: Request, batch: Any) -> None:
@@ -77,10 +82,13 @@ class SpotCheck:
         """What is kept of a sample, where the user's own callables do the rest."""
         calls = [step.call for step in self._split.steps[: self._split.cut]]
         with preserved_generators():
-            value = _leaf(self._source, index, calls)
-            found, wanted = self._stored(index), encode(value, describe(value))
-        if not same_bits(found, wanted):
-            self._refuse(index, " in what was kept of it", found, wanted)
+            values = _leaves(self._source, index, calls)
+        for leaf, (found, value) in enumerate(zip(self._stored(index), values, strict=True)):
+            if not same_bits(found, value):
+                is_chain = leaf == self._source.leaf
+                self._refuse(
+                    index, " in what was kept of it" if is_chain else self._at(leaf), found, value
+                )
 
     def _compare_batched(self, request: Request, batch: Any, place: int) -> None:
         index = int(request.ids[place])
@@ -89,15 +97,23 @@ class SpotCheck:
         with preserved_generators():
             seed_generators(index)
             sample = self._cast(read(reader, index, self._source.name))
-            expected = batch_leaves(default_collate([sample]), self._spec)
-        leaves = batch_leaves(batch, self._spec)
+        expected = self._as_in_batch(sample)
+        leaves = [leaf[place] for leaf in batch_leaves(batch, self._spec)]
         for leaf, (found, wanted) in enumerate(zip(leaves, expected, strict=True)):
-            if not same_bits(found[place], wanted[0]):
+            if isinstance(found, Tensor) and not isinstance(wanted, Tensor):
+                wanted = encode(wanted, describe(wanted))
+            if not (leaf == self._source.leaf and self._split.stages):
+                wanted = _promoted(wanted, found)
+            if not same_bits(found, wanted):
                 is_chain = leaf == self._source.leaf
-                where = (
-                    self._culprit(index, calls, drawn, images) if is_chain else f" (leaf {leaf})"
-                )
-                self._refuse(index, where, found[place], wanted[0])
+                where = self._culprit(index, calls, drawn, images) if is_chain else self._at(leaf)
+                self._refuse(index, where, found, wanted)
+
+    def _as_in_batch(self, sample: Any) -> list[Any]:
+        """The leaves of a sample as they stand in a batch."""
+        if not self._is_stacking:
+            return flatten(sample)[0]
+        return [leaf[0] for leaf in batch_leaves(default_collate([sample]), self._spec)]
 
     def _refuse(self, index: int, where: str, found: Any, wanted: Any) -> None:
         raise FaithfulnessError(
@@ -119,7 +135,7 @@ class SpotCheck:
             torch.from_numpy(request.ids[place : place + 1]),
             torch.from_numpy(request.occurrence[place : place + 1]),
         )
-        images = self._stored(int(request.ids[place]))[None]
+        images = self._encoded(int(request.ids[place]))[None]
         shape: Shape = (images.shape[1], images.shape[2], images.shape[3])
         drawn: list[tuple[Any, Params]] = []
         for stage in split.stages:
@@ -129,6 +145,16 @@ class SpotCheck:
                 shape = op.out_shape(shape)
             calls.append(stage.replay([params for _, params in drawn[first:]]))
         return calls, drawn, images
+
+    def _at(self, leaf: int) -> str:
+        return f" at sample{self._spec.paths()[leaf]}"
+
+    def _kept(self, index: int) -> Any:
+        return self._stored(index)[self._source.leaf]
+
+    def _encoded(self, index: int) -> Tensor:
+        leaf = self._kept(index)
+        return encode(leaf, describe(leaf))
 
     def _culprit(
         self,
@@ -140,8 +166,8 @@ class SpotCheck:
         """Which step's result differs first."""
         split = self._split
         with preserved_generators():
-            value = _leaf(self._source, index, calls[: split.cut])
-            if not same_bits(encode(value, describe(value)), self._stored(index)):
+            value = _leaves(self._source, index, calls[: split.cut])[self._source.leaf]
+            if not same_bits(value, self._kept(index)):
                 names = " + ".join(step.name for step in split.steps[: split.cut])
                 return f" in what was kept of it ({names or 'the dataset itself'})"
             position = 0
@@ -177,19 +203,21 @@ class CheckedPipeline:
 
     def _batches(self, requests: Iterator[Request], make: Make) -> Iterator[Any]:
         taken: deque[Request] = deque()
-
-        def remembered() -> Iterator[Request]:
-            for request in requests:
-                taken.append(request)
-                yield request
-
-        for batch in make(remembered()):
+        for batch in make(remembered(requests, taken)):
             self._check.compare(taken.popleft(), batch)
             yield batch
 
 
-def _leaf(source: Source, index: int, calls: list[StepCall]) -> Any:
-    return flatten(read(source.reader(Chained(calls)), index, source.name))[0][source.leaf]
+def _leaves(source: Source, index: int, calls: list[StepCall]) -> list[Any]:
+    return flatten(read(source.reader(Chained(calls)), index, source.name))[0]
+
+
+def _promoted(wanted: Any, found: Any) -> Any:
+    """A leaf in its batch's dtype: numbers of mixed kinds in one batch are promoted to one."""
+    if isinstance(wanted, Tensor) and isinstance(found, Tensor):
+        is_wider = torch.promote_types(wanted.dtype, found.dtype) == found.dtype
+        return wanted.to(found.dtype) if is_wider else wanted
+    return wanted
 
 
 def _difference(found: Any, wanted: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hotset.errors import StateError
-from hotset.loader.batch import Pipeline, Request
+from hotset.loader.batch import Pipeline, Request, remembered
 from hotset.loader.order import Occurrences, Order, Start
 from hotset.placement.plan import Plan
 
@@ -79,13 +79,12 @@ class Epochs:
 
     def __iter__(self) -> Iterator[Any]:
         order, resume = self._parts.order, self._resume
-        self._resume = None
         if resume is None:
-            start = order.start(self._epoch)
-            progress, batches = _Progress(start), order.batches(start)
+            start, batches = order.begin(self._epoch)
+            progress = _Progress(start)
             skipped: list[np.ndarray] = []
         else:
-            start = Start(**resume["start"])
+            start = Start.from_dict(resume["start"])
             batches, skipped = order.replay(start, resume["batches"])
             progress = _Progress(start)
             for ids in skipped:
@@ -96,6 +95,7 @@ class Epochs:
                     "than when the state was saved (other batch size or sampler, or `set_epoch` "
                     "not called?)"
                 )
+        self._resume = None
         self._progress = progress
         self._epoch = start.epoch + 1
         return self._iterate(progress, batches, skipped)
@@ -103,11 +103,11 @@ class Epochs:
     def _iterate(
         self, progress: _Progress, batches: Iterator[np.ndarray], skipped: list[np.ndarray]
     ) -> Iterator[Any]:
-        sizes: deque[np.ndarray] = deque()
+        taken: deque[Request] = deque()
         requests = _requests(self._parts, progress.start, batches, skipped)
         with self._parts.pipeline.session() as make:
-            for batch in make(_remembered(requests, sizes)):
-                self._count(progress, sizes.popleft())
+            for batch in make(remembered(requests, taken)):
+                self._count(progress, taken.popleft().ids)
                 yield batch
         progress.is_finished = True
 
@@ -124,12 +124,13 @@ class Epochs:
             "samples": self._parts.length,
             "order": self._parts.order.signature,
             "epoch": self._epoch,
+            "run_seed": self._parts.order.run_seed,
             "started": None,
         }
         progress = self._progress
         if self._resume is not None:
             state["started"] = dict(self._resume)
-        elif progress is not None and not progress.is_finished and progress.batches < len(self):
+        elif progress is not None and not self._is_finished(progress):
             state["started"] = {
                 "start": progress.start.as_dict(),
                 "batches": progress.batches,
@@ -137,8 +138,17 @@ class Epochs:
             }
         return state
 
+    def _is_finished(self, progress: _Progress) -> bool:
+        try:
+            return progress.is_finished or progress.batches >= len(self)
+        except (TypeError, NotImplementedError):
+            return False  # a batch sampler need not have a length
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Makes the next epoch go on where the state was taken.
+
+        The states of a sampler's generators are part of it; torch's own generator, which later
+        epochs draw from, is the user's to save and restore.
 
         Raises:
             StateError: if the state is of another dataset, chain or version, or is damaged.
@@ -147,10 +157,14 @@ class Epochs:
             version, fingerprint = state["version"], state["fingerprint"]
             epoch, started = int(state["epoch"]), state["started"]
             samples, signature = int(state["samples"]), state["order"]
+            run_seed = None if state["run_seed"] is None else int(state["run_seed"])
             if started is not None:
-                started = {**started, "start": Start(**started["start"]).as_dict()}
-                int(started["batches"]), int(started["checksum"])
-        except (KeyError, TypeError, ValueError) as error:
+                started = {
+                    "start": Start.from_dict(started["start"]).as_dict(),
+                    "batches": int(started["batches"]),
+                    "checksum": int(started["checksum"]),
+                }
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError(
                 f"this is no state of a hotset loader ({type(error).__name__}: {error}); "
                 "pass what state_dict() returned"
@@ -168,14 +182,8 @@ class Epochs:
                 f"the state was saved with another order ({signature}) than this loader has "
                 f"({self._parts.order.signature})"
             )
+        self._parts.order.join(run_seed)
         self._epoch, self._resume, self._progress = epoch, started, None
-
-
-def _remembered(requests: Iterator[Request], taken: deque[np.ndarray]) -> Iterator[Request]:
-    """Hands requests on and keeps their ids: a pipeline may take several at once."""
-    for request in requests:
-        taken.append(request.ids)
-        yield request
 
 
 def _requests(

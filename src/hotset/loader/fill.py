@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from hotset.errors import SchemaError
 from hotset.loader.source import Reader, read
-from hotset.sample.collate import difference
+from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import (
     Column,
     DenseColumn,
@@ -101,7 +101,7 @@ class _Builder:
     def _refuse_difference(
         self, number: int, index: int, first: LeafSchema, other: LeafSchema
     ) -> None:
-        if not self._is_ragged_allowed:
+        if not self._is_ragged_allowed and not can_batch(first, other):
             raise SchemaError(difference(self._paths[number], 0, first, index, other))
 
 

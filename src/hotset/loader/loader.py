@@ -8,21 +8,13 @@ import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    IterableDataset,
     RandomSampler,
     SequentialSampler,
 )
 
 from hotset.errors import ConfigError, UnsupportedError
-from hotset.loader.assemble import (
-    CHECK_EVERY,
-    Options,
-    as_parts,
-    assemble,
-    check_dtype,
-    check_length,
-    dataset_length,
-)
+from hotset.loader.assemble import CHECK_EVERY, Options, as_parts, assemble
+from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
 from hotset.loader.fill import Progress
 from hotset.loader.order import Order, SamplerOrder, SeededOrder
@@ -31,6 +23,8 @@ from hotset.loader.source import (
     Source,
     Transformed,
     array_source,
+    check_length,
+    dataset_length,
     is_array_data,
     memory_source,
     spread,
@@ -95,10 +89,14 @@ def accelerate(
             f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
             "dataset or arrays use hotset.Loader(data, batch_size=...)"
         )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise UnsupportedError(
+            f"{type(loader).__name__} has an __iter__ of its own, which need not give what its "
+            "sampler and collate_fn say; pass a torch.utils.data.DataLoader itself"
+        )
     target, out_dtype = resolve_device(device), check_dtype(dtype)
     _check_every(check_every)
     dataset = loader.dataset
-    _refuse_iterable(dataset)
     length = dataset_length(dataset)
     options = Options(
         target, out_dtype, channels_last, budget, check_every, worker_settings(loader), progress
@@ -175,9 +173,9 @@ class Loader(Epochs):
         if isinstance(source, DataLoader):
             raise UnsupportedError("to make a DataLoader faster use hotset.accelerate(loader)")
         _check_batch_size(batch_size)
+        _check_workers(num_workers)
         _check_every(check_every)
         target, out_dtype = resolve_device(device), check_dtype(dtype)
-        _refuse_iterable(source)
         if is_array_data(source):
             found: Source = array_source(source, transform)
             length = check_length(len(found), "the data")
@@ -235,6 +233,11 @@ def _check_batch_size(batch_size: Any) -> None:
         raise ConfigError(f"`batch_size` must be a whole number of at least 1, got {batch_size!r}")
 
 
+def _check_workers(num_workers: Any) -> None:
+    if not isinstance(num_workers, int) or isinstance(num_workers, bool) or num_workers < 0:
+        raise ConfigError(f"`num_workers` must be a whole number, 0 or more, got {num_workers!r}")
+
+
 def _check_every(check_every: Any) -> None:
     if not isinstance(check_every, int) or isinstance(check_every, bool) or check_every < 0:
         raise ConfigError(
@@ -250,11 +253,3 @@ def _check_shard(shard: Any) -> tuple[int, int]:
     if not 0 <= rank < world:
         raise ConfigError(f"`shard` must be (rank, world size), as (0, 4), got {shard!r}")
     return rank, world
-
-
-def _refuse_iterable(dataset: Any) -> None:
-    if isinstance(dataset, IterableDataset):
-        raise UnsupportedError(
-            f"{type(dataset).__name__} is an IterableDataset: its samples have no index to keep "
-            "them by; read it into a list or arrays once, or write it as a map-style dataset"
-        )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
+import operator
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -16,7 +19,6 @@ from torch.utils.data import (
     DataLoader,
     RandomSampler,
     SequentialSampler,
-    SubsetRandomSampler,
 )
 
 from hotset.errors import ConfigError, StateError
@@ -34,12 +36,17 @@ class Start:
         seed: keys this epoch's draws.
         run_seed: keys the draws that hold for the whole run.
         generators: states of the generators that samplers draw from, base64; by name.
+        is_drawn: whether the seed was drawn from the loader's generator when the epoch began.
+        opened: how often the batch sampler was asked for an iterator; one that draws when it is
+            asked draws so often.
     """
 
     epoch: int
     seed: int
     run_seed: int
     generators: dict[str, str] = field(default_factory=dict)
+    is_drawn: bool = False
+    opened: int = 1
 
     @property
     def key(self) -> Key:
@@ -49,6 +56,19 @@ class Start:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a state."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Start:
+        """The start whose plain values these are.
+
+        Raises:
+            KeyError, TypeError, ValueError: if they are none.
+        """
+        generators = {str(name): str(text) for name, text in plain["generators"].items()}
+        for text in generators.values():
+            base64.b64decode(text, validate=True)
+        numbers = {name: int(plain[name]) for name in ("epoch", "seed", "run_seed", "opened")}
+        return cls(**numbers, generators=generators, is_drawn=bool(plain["is_drawn"]))
 
 
 class Order(Protocol):
@@ -69,16 +89,25 @@ class Order(Protocol):
         """What a saved state must agree with."""
         ...
 
+    @property
+    def run_seed(self) -> int | None:
+        """What keys the draws that hold for the whole run; None before its first epoch."""
+        ...
+
     def __len__(self) -> int:
         """Batches in an epoch."""
         ...
 
-    def start(self, epoch: int) -> Start:
-        """Begins an epoch: draws what its order follows from."""
+    def join(self, run_seed: int | None) -> None:
+        """Makes the epochs to come part of a run begun elsewhere."""
         ...
 
-    def batches(self, start: Start) -> Iterator[np.ndarray]:
-        """The batches of a begun epoch, each (B,) int64 sample ids."""
+    def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
+        """Begins an epoch: draws what its order follows from.
+
+        Returns:
+            The start, and the batches, each (B,) int64 sample ids.
+        """
         ...
 
     def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
@@ -112,51 +141,62 @@ class SamplerOrder:
         # A DataLoader draws its base seed whenever it makes an iterator; with persistent workers it
         # makes one, and uses it for every epoch.
         self._draws_once = loader.persistent_workers and loader.num_workers > 0
-        # Workers are handed their first batches at once, so samplers draw when iteration begins.
-        self._draws_early = loader.num_workers > 0
-        self._first: Start | None = None
+        # Workers are handed so many batches before the first comes back, so samplers draw early.
+        self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
+        self.run_seed: int | None = None
 
     @property
     def may_repeat(self) -> bool:
-        without = (SequentialSampler, RandomSampler, SubsetRandomSampler)
-        return type(self._batch_sampler) is not BatchSampler or not (
-            type(self._sampler) in without and not getattr(self._sampler, "replacement", False)
-        )
+        sampler: Any = self._sampler
+        if type(self._batch_sampler) is not BatchSampler:
+            return True
+        if type(sampler) is RandomSampler:
+            return sampler.replacement or sampler.num_samples > len(sampler.data_source)
+        return type(sampler) is not SequentialSampler
 
     def __len__(self) -> int:
         return len(self._batch_sampler)  # type: ignore[arg-type]
 
-    def start(self, epoch: int) -> Start:
-        states = {name: _encode(g.get_state()) for name, g in self._generators().items()}
-        if self._first is not None and self._draws_once:
-            seed = self._first.seed
-        else:
-            seed = self._base_seed()
-        start = Start(epoch, seed, self._first.run_seed if self._first else seed, states)
-        self._first = self._first or start
-        return start
+    def join(self, run_seed: int | None) -> None:
+        self.run_seed = run_seed
 
-    def batches(self, start: Start) -> Iterator[np.ndarray]:
-        batches = map(self._ids, iter(self._batch_sampler))
-        if not self._draws_early:
-            return batches
-        first = list(_take(batches, 1))
-        return _chain(first, batches)
+    def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
+        states = {name: _encode(g.get_state()) for name, g in self._generators().items()}
+        is_drawn = self.run_seed is None or not self._draws_once
+        opened = 2 if self._ahead and is_drawn else 1
+        seed, batches = self._open(is_drawn, opened)
+        if self.run_seed is None:
+            self.run_seed = seed
+        found = self.run_seed if seed is None else seed
+        assert found is not None
+        assert self.run_seed is not None
+        start = Start(epoch, found, self.run_seed, states, is_drawn, opened)
+        return start, _read_ahead(batches, self._ahead)
 
     def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
         with self._generators_at(start):
-            if not (self._draws_once and start.epoch > 0):
-                seed = self._base_seed()
-                if seed != start.seed:
-                    raise StateError(
-                        "the saved state does not fit this loader: its generators give another "
-                        "seed for the epoch than when the state was saved"
-                    )
-            batches = map(self._ids, iter(self._batch_sampler))
-            skipped = list(_take(batches, skip))
-            following = list(_take(batches, 1))
-        self._first = self._first or Start(0, start.run_seed, start.run_seed)
-        return _chain(following, batches), skipped
+            seed, batches = self._open(start.is_drawn, start.opened)
+            if start.is_drawn and seed != start.seed:
+                raise StateError(
+                    "the saved state does not fit this loader: its generators give another "
+                    "seed for the epoch than when the state was saved"
+                )
+            skipped = list(itertools.islice(batches, max(0, skip)))
+            following = _read_ahead(batches, max(1, self._ahead))
+        self.run_seed = start.run_seed
+        return following, skipped
+
+    def _open(self, is_drawn: bool, opened: int) -> tuple[int | None, Iterator[np.ndarray]]:
+        """The epoch's seed, if one is to be drawn, and its batches.
+
+        A DataLoader asks for the sampler's iterator, draws its base seed, and with workers asks
+        again; a sampler may draw when it is asked, so the sequence matters.
+        """
+        batches = iter(self._batch_sampler)
+        seed = self._base_seed() if is_drawn else None
+        for _ in range(1, opened):
+            batches = iter(self._batch_sampler)
+        return seed, map(self._ids, batches)
 
     def _base_seed(self) -> int:
         empty = torch.empty((), dtype=torch.int64)
@@ -184,19 +224,27 @@ class SamplerOrder:
                 f"this loader has {sorted(generators)}"
             )
         before = torch.default_generator.get_state()
-        for name, generator in generators.items():
-            generator.set_state(_decode(start.generators[name]))
         try:
+            for name, generator in generators.items():
+                try:
+                    generator.set_state(_decode(start.generators[name]))
+                except (RuntimeError, TypeError, ValueError) as error:
+                    raise StateError(
+                        f"the saved state of the generator {name!r} is damaged: {error}"
+                    ) from error
             yield
         finally:
             torch.default_generator.set_state(before)
 
     def _ids(self, batch: Sequence[int]) -> np.ndarray:
         try:
+            if type(batch) is not list or not batch or type(batch[0]) is not int:
+                # Whatever serves as an index: tensors and NumPy's numbers, no floats.
+                batch = [operator.index(index) for index in batch]
             ids = np.array(batch, dtype=np.int64)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"the sampler must give whole numbers, got a batch like {list(batch)[:3]!r}"
+                f"the sampler must give batches of whole numbers, got {batch!r}"
             ) from error
         return check_ids(ids, self._length)
 
@@ -238,10 +286,18 @@ class SeededOrder:
     def __len__(self) -> int:
         return len(self._bounds)
 
-    def start(self, epoch: int) -> Start:
-        return Start(epoch, self._seed, self._seed)
+    @property
+    def run_seed(self) -> int:
+        return self._seed
 
-    def batches(self, start: Start) -> Iterator[np.ndarray]:
+    def join(self, run_seed: int | None) -> None:
+        pass  # the run's seed is the order's own
+
+    def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
+        start = Start(epoch, self._seed, self._seed)
+        return start, self._batches(start)
+
+    def _batches(self, start: Start) -> Iterator[np.ndarray]:
         if self._is_shuffled:
             order = permutation(start.seed, start.epoch, self._length).numpy()
         else:
@@ -249,8 +305,8 @@ class SeededOrder:
         return (order[a:b][self._rank :: self._world] for a, b in self._bounds)
 
     def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
-        batches = self.batches(start)
-        return batches, list(_take(batches, skip))
+        batches = self._batches(start)
+        return batches, list(itertools.islice(batches, max(0, skip)))
 
 
 def _global_batches(length: int, size: int, world: int, drop_last: bool) -> list[tuple[int, int]]:
@@ -307,17 +363,17 @@ def check_ids(ids: np.ndarray, length: int) -> np.ndarray:
     return ids
 
 
-def _take(iterator: Iterator[Any], count: int) -> Iterator[Any]:
-    for _ in range(count):
-        try:
-            yield next(iterator)
-        except StopIteration:
-            return
+def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
+    """The same batches; so many are always drawn before they are asked for, the first at once."""
+    waiting = deque(itertools.islice(batches, count))
 
+    def handed_out() -> Iterator[Any]:
+        while waiting:
+            batch = waiting.popleft()
+            waiting.extend(itertools.islice(batches, 1))
+            yield batch
 
-def _chain(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
-    yield from first
-    yield from rest
+    return handed_out() if count else batches
 
 
 def _encode(state: Tensor) -> str:

@@ -3,25 +3,24 @@
 To run the first steps of a chain once and the others elsewhere, the dataset must be read with
 another transform in place of the user's. A source finds the transform inside a dataset (through
 `Subset` and `ConcatDataset`), makes sure that its result is one leaf of the sample unchanged, and
-gives
-readers: copies of the dataset with a callable of hotset's choice in its place. The user's dataset
-is never changed.
+gives readers: copies of the dataset with a callable of hotset's choice in its place. The user's
+dataset is never changed.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
-from hotset.chain.probe import preserved_generators
+from hotset.chain.probe import preserved_generators, same_sample, seed_generators
 from hotset.chain.step import Chained, StepCall, flatten_chain
-from hotset.errors import ConfigError, SampleError, SchemaError
+from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
+from hotset.loader.nesting import base_datasets, shared_transform, with_transform
 from hotset.sample.column import Column, column_of
 from hotset.sample.tree import Spec, flatten, strip, unflatten
 
@@ -201,7 +200,7 @@ def memory_source(dataset: Any) -> ArraySource | None:
     rows: Tensor | None = None
     inner = dataset
     while type(inner) is Subset:
-        indices = torch.as_tensor([int(i) for i in inner.indices], dtype=torch.int64)
+        indices = _subset_rows(inner)
         rows = indices if rows is None else indices[rows]
         inner = inner.dataset
     if type(inner) is TensorDataset:
@@ -211,6 +210,19 @@ def memory_source(dataset: Any) -> ArraySource | None:
     if hasattr(inner, "array_source"):
         return inner.array_source(rows)  # type: ignore[no-any-return]
     return None
+
+
+def _subset_rows(subset: Subset[Any]) -> Tensor:
+    """(N,) int64 rows of a subset, those counted from the end made positive."""
+    length = len(subset.dataset)  # type: ignore[arg-type]
+    given = torch.as_tensor([int(i) for i in subset.indices], dtype=torch.int64)
+    rows = torch.where(given < 0, given + length, given)
+    wrong = given[(rows < 0) | (rows >= length)]
+    if len(wrong):
+        raise ConfigError(
+            f"a Subset has the index {int(wrong[0])}, but the dataset inside has {length} samples"
+        )
+    return rows
 
 
 class DatasetSource:
@@ -226,7 +238,7 @@ class DatasetSource:
         self._dataset, self.once = dataset, once
         self.name = type(base_datasets(dataset)[0]).__name__
         self.leaf, self.steps = 0, []
-        transform = _shared_transform(base_datasets(dataset))
+        transform = shared_transform(base_datasets(dataset))
         if transform is not None:
             leaf = self._leaf_of(transform, probes)
             if leaf is not None:
@@ -246,16 +258,26 @@ class DatasetSource:
         return None
 
     def _leaf_of(self, transform: StepCall, probes: Sequence[int]) -> int | None:
-        """The leaf that is the transform's result itself, in every probe; None if there is none."""
+        """The leaf that is the transform's result itself, in every probe; None if there is none.
+
+        The other leaves must not depend on it: they are the same with the transform left out.
+        """
         tap = _Tap(transform)
         reader = _Reader(with_transform(self._dataset, tap))
+        bare = _Reader(with_transform(self._dataset, Chained([])))
         found: set[int | None] = set()
         with preserved_generators():
             for index in probes:
                 tap.results.clear()
+                seed_generators(index)
                 leaves = flatten(read(reader, index, self.name))[0]
                 places = [n for n, leaf in enumerate(leaves) if any(leaf is r for r in tap.results)]
-                found.add(places[0] if len(places) == len(tap.results) == 1 else None)
+                if len(places) != 1 or len(tap.results) != 1:
+                    return None
+                seed_generators(index)
+                if not _same_others(leaves, bare, index, places[0]):
+                    return None
+                found.add(places[0])
         return found.pop() if len(found) == 1 else None
 
 
@@ -281,58 +303,14 @@ class _Tap:
         return result
 
 
-def base_datasets(dataset: Any) -> list[Any]:
-    """The datasets inside nested `Subset` and `ConcatDataset`, in order."""
-    if type(dataset) is Subset:
-        return base_datasets(dataset.dataset)
-    if type(dataset) is ConcatDataset:
-        return [base for part in dataset.datasets for base in base_datasets(part)]
-    return [dataset]
-
-
-def with_transform(dataset: Any, transform: StepCall) -> Any:
-    """A shallow copy of a dataset, and of those inside it, that applies `transform` instead."""
-    clone = copy.copy(dataset)
-    if type(dataset) is Subset:
-        clone.dataset = with_transform(dataset.dataset, transform)
-    elif type(dataset) is ConcatDataset:
-        clone.datasets = [with_transform(part, transform) for part in dataset.datasets]
-    else:
-        clone.transform = transform
-        joint = getattr(dataset, "transforms", None)
-        if type(joint).__name__ == "StandardTransform":  # torchvision keeps the transform twice
-            clone.transforms = copy.copy(joint)
-            clone.transforms.transform = transform
-    return clone
-
-
-def _shared_transform(datasets: Sequence[Any]) -> StepCall | None:
-    """The one transform that all the datasets apply; None where there is none or they differ."""
-    transforms = [getattr(dataset, "transform", None) for dataset in datasets]
-    first = transforms[0]
-    if not callable(first) or any(not _same_chain(first, other) for other in transforms[1:]):
-        return None
-    return first  # type: ignore[no-any-return]
-
-
-def _same_chain(a: Any, b: Any) -> bool:
-    """Whether two transforms are the same callables with the same parameters."""
-    if a is b:
-        return True
-    first, second = flatten_chain(a), flatten_chain(b)
-    return len(first) == len(second) and all(
-        x is y or (type(x) is type(y) and hasattr(x, "__dict__") and _same_state(x, y))
-        for x, y in zip(first, second, strict=True)
-    )
-
-
-def _same_state(x: Any, y: Any) -> bool:
-    plain = (int, float, str, bool, type(None), tuple, list)
-    public = [{k: v for k, v in vars(o).items() if not k.startswith("_")} for o in (x, y)]
-    return public[0].keys() == public[1].keys() and all(
-        isinstance(v, plain) and isinstance(public[1][k], plain) and v == public[1][k]
-        for k, v in public[0].items()
-    )
+def _same_others(leaves: list[Any], bare: Reader, index: int, leaf: int) -> bool:
+    """Whether all leaves but one are the same as another reader gives them."""
+    try:
+        others = flatten(bare(index))[0]
+        del others[leaf]
+    except Exception:
+        return False  # the dataset goes on to use the transform's result
+    return same_sample([*leaves[:leaf], *leaves[leaf + 1 :]], others)
 
 
 class Transformed(Dataset[Any]):
@@ -358,3 +336,34 @@ class Transformed(Dataset[Any]):
 def spread(length: int, count: int) -> list[int]:
     """Up to `count` different indices, evenly spread over a dataset, both ends included."""
     return sorted({int(i) for i in np.linspace(0, length - 1, min(count, length)).round()})
+
+
+def dataset_length(dataset: Any) -> int:
+    """The number of samples of a map-style dataset.
+
+    Raises:
+        UnsupportedError: if it is an `IterableDataset`, or has no length or index.
+        ConfigError: if it is empty.
+    """
+    if isinstance(dataset, IterableDataset):
+        raise UnsupportedError(
+            f"{type(dataset).__name__} is an IterableDataset: its samples have no index to keep "
+            "them by; read it into a list or arrays once, or write it as a map-style dataset"
+        )
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise UnsupportedError(
+            f"{type(dataset).__name__} has no __getitem__ and __len__; expected a map-style "
+            "dataset, or a tensor, array, tuple or dictionary of them"
+        )
+    return check_length(len(dataset), type(dataset).__name__)
+
+
+def check_length(length: int, name: str) -> int:
+    """A number of samples that is not zero.
+
+    Raises:
+        ConfigError: if it is.
+    """
+    if length == 0:
+        raise ConfigError(f"{name} is empty: there is nothing to load")
+    return length

@@ -16,21 +16,13 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
-from hotset.loader.batch import Make, Request, Resident, move
+from hotset.loader.batch import Make, Request, Resident, move, seeds_of
 from hotset.loader.source import Reader, read
-from hotset.rng import WORKER_STEP, Draws
 from hotset.sample.collate import check_same
 from hotset.sample.tree import unflatten
 
 SeededIndex = tuple[int, int]
 """(sample id, seed)."""
-
-
-def seeds_of(request: Request) -> list[int]:
-    """One 64-bit seed per sample of a batch."""
-    draws = Draws(request.key, torch.from_numpy(request.ids), torch.from_numpy(request.occurrence))
-    words = draws.words(WORKER_STEP)
-    return [(high << 32) | low for high, low in words[:, :2].tolist()]
 
 
 class CachedReader:
@@ -52,38 +44,38 @@ class CachedReader:
         return unflatten(resident.spec, iter(leaves))
 
 
-class _SeededDataset(Dataset[Any]):
-    """Samples by (id, seed)."""
+class _SeededBatches(Dataset[Any]):
+    """Whole batches by the (id, seed) of their samples: a collate_fn may draw as well."""
 
-    def __init__(
-        self, reader: Reader, name: str, cast: Callable[[Any], Any], must_stack: bool
-    ) -> None:
+    def __init__(self, reader: Reader, name: str, cast: Callable[[Any], Any], collate: Any) -> None:
         self._reader, self._name, self._cast = reader, name, cast
-        self._must_stack = must_stack
+        self._must_stack = collate in (None, default_collate)
+        self._collate = collate or default_collate
 
-    def __getitems__(self, items: Sequence[SeededIndex]) -> list[Any]:
+    def __getitem__(self, items: Sequence[SeededIndex]) -> Any:
         if get_worker_info() is not None:
-            return self._samples(items)
+            return self._batch(items)
         with preserved_generators():  # in the main process the generators are the user's
-            return self._samples(items)
+            return self._batch(items)
 
-    def _samples(self, items: Sequence[SeededIndex]) -> list[Any]:
+    def _batch(self, items: Sequence[SeededIndex]) -> Any:
         samples = [self._sample(*item) for item in items]
         if self._must_stack:
             for (index, _), sample in zip(items[1:], samples[1:], strict=True):
                 check_same(samples[0], sample, items[0][0], index)
-        return samples
+        return self._collate(samples)
 
     def _sample(self, index: int, seed: int) -> Any:
         seed_generators(seed)
         return self._cast(read(self._reader, index, self._name))
 
-    def __getitem__(self, item: SeededIndex) -> Any:
-        return self.__getitems__([item])[0]
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 class _Requests:
-    """A batch sampler over requests."""
+    """A sampler of whole batches, from requests."""
 
     def __init__(self, requests: Iterator[Request]) -> None:
         self._requests = requests
@@ -112,9 +104,8 @@ class WorkerPipeline:
         device: torch.device,
         settings: dict[str, Any],
     ) -> None:
-        must_stack = settings["collate_fn"] in (None, default_collate)
-        self._dataset = _SeededDataset(reader, name, cast, must_stack)
-        self._device, self._settings = device, settings
+        self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"])
+        self._device, self._settings = device, {**settings, "collate_fn": _as_it_is}
 
     @contextmanager
     def session(self) -> Iterator[Make]:
@@ -123,7 +114,8 @@ class WorkerPipeline:
         def make(requests: Iterator[Request]) -> Iterator[Any]:
             loader: DataLoader[Any] = DataLoader(
                 self._dataset,
-                batch_sampler=_Requests(requests),
+                sampler=_Requests(requests),
+                batch_size=None,
                 generator=torch.Generator(),  # its seed is drawn from here, not from the user's
                 pin_memory=self._device.type == "cuda",
                 **self._settings,

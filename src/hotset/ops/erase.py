@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.ops.op import Gate, Params, Shape
+from hotset.ops.op import Gate, Params, Shape, constant
 from hotset.rng import Draws, below, threshold, unit
 
 TRIES = 10
@@ -37,8 +37,8 @@ def erase(images: Tensor, params: Params, value: tuple[float, ...]) -> Tensor:
     in_rows = (rows >= top) & (rows < top + params["height"][:, None])
     in_columns = (columns >= left) & (columns < left + params["width"][:, None])
     inside = in_rows[:, None, :, None] & in_columns[:, None, None, :]
-    fill = torch.tensor(value, device=images.device).to(images.dtype)
-    return torch.where(inside, fill[:, None, None], images)
+    fill = constant(value, images.dtype).to(images.device)
+    return torch.where(inside, fill, images)
 
 
 def aspect_table(ratio: tuple[float, float]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.ops.op import Gate, Params, Shape
+from hotset.ops.op import Gate, Params, Shape, constant
 from hotset.rng import Draws, below, threshold
 
 PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
@@ -114,8 +114,8 @@ class Window:
             columns.clamp(min=0)[:, None, None],
         ]
         is_outside = (rows < 0)[:, None, :, None] | (columns < 0)[:, None, None, :]
-        fill = torch.tensor(self.fill, device=device).to(images.dtype)
-        return torch.where(is_outside, fill[:, None, None], window)
+        fill = constant(self.fill, images.dtype).to(device)
+        return torch.where(is_outside, fill, window)
 
 
 def _compose(inner: np.ndarray, outer: np.ndarray) -> np.ndarray:

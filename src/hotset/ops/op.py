@@ -34,6 +34,11 @@ class Gate:
         return draws.words(self.step)[:, 0] < threshold(self.p)
 
 
+def constant(value: tuple[float, ...], dtype: torch.dtype) -> Tensor:
+    """(C or 1, 1, 1) on the CPU: one value per channel or one for all, rounded to a dtype once."""
+    return torch.tensor(value, dtype=torch.float64).to(dtype)[:, None, None]
+
+
 class Op(Protocol):
     """A batched operation. `step` keys its draws; `gate` is set by RandomApply."""
 

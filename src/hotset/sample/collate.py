@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import default_collate
 
 from hotset.errors import SchemaError
-from hotset.sample.column import Column, DenseColumn, LeafSchema
+from hotset.sample.column import Column, DenseColumn, LeafSchema, describe, is_pil_image
 from hotset.sample.tree import Spec, flatten
 
 
@@ -46,15 +47,17 @@ def gather(column: Column, rows: Tensor) -> Any:
     """
     if isinstance(column, DenseColumn):
         return column.data.index_select(0, rows)
-    items = [column.item(row) for row in rows.tolist()]
-    if column.schema.kind in ("str", "bytes"):
-        return items
-    return stack(items)
+    return default_collate([column.item(row) for row in rows.tolist()])
 
 
-def stack(items: list[Any]) -> Tensor:
-    """Tensors or arrays of one shape, stacked."""
-    return torch.stack([torch.as_tensor(item) for item in items])
+_NUMBERS = ("int", "float", "bool", "scalar")
+
+
+def can_batch(first: LeafSchema, other: LeafSchema) -> bool:
+    """Whether two such leaves can stand in one batch: dtypes may differ, shapes may not."""
+    if first.kind in _NUMBERS and other.kind in _NUMBERS:
+        return True
+    return first.kind == other.kind and first.shape == other.shape
 
 
 def check_same(first: Any, other: Any, first_index: int, other_index: int) -> None:
@@ -63,8 +66,6 @@ def check_same(first: Any, other: Any, first_index: int, other_index: int) -> No
     Raises:
         SchemaError: if they cannot stand in one batch.
     """
-    from hotset.sample.column import describe
-
     first_leaves, spec = flatten(first)
     other_leaves, other_spec = flatten(other)
     if spec != other_spec:
@@ -74,7 +75,7 @@ def check_same(first: Any, other: Any, first_index: int, other_index: int) -> No
         )
     for a, b, path in zip(first_leaves, other_leaves, spec.paths(), strict=True):
         was, now = describe(a), describe(b)
-        if was != now:
+        if not can_batch(was, now):
             raise SchemaError(difference(path, first_index, was, other_index, now))
 
 
@@ -104,10 +105,10 @@ def same_bits(a: Any, b: Any) -> bool:
         return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
     if type(a) is not type(b):
         return False
+    if isinstance(a, np.generic):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
     if isinstance(a, float):
-        return a == b or (a != a and b != b)
-    from hotset.sample.column import is_pil_image
-
+        return a.hex() == b.hex()  # which tells -0.0 from 0.0, and writes every NaN alike
     if is_pil_image(a):
         return bool(a.mode == b.mode and a.size == b.size and a.tobytes() == b.tobytes())
     return bool(a == b)

@@ -7,7 +7,7 @@ as it was: type, shape, dtype, bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,10 +118,15 @@ def encode(leaf: Any, schema: LeafSchema) -> Tensor:
     if schema.kind == "image":
         pixels = np.asarray(leaf)
         planar = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-        return torch.from_numpy(np.ascontiguousarray(planar))
+        return _writable(planar)
     if schema.kind == "array":
-        return torch.from_numpy(np.ascontiguousarray(leaf))
+        return _writable(leaf)
     return torch.as_tensor(leaf, dtype=schema.dtype)
+
+
+def _writable(array: np.ndarray) -> Tensor:
+    """An array's values; copied where torch would warn of memory that must not be written."""
+    return torch.from_numpy(np.require(array, requirements=("C", "W")))
 
 
 def decode(stored: Tensor, schema: LeafSchema) -> Any:
@@ -213,8 +218,18 @@ def list_item(leaf: Any) -> Any:
     return (encode(leaf, schema).clone(), schema) if schema.is_storable else leaf
 
 
+def _shared(array: np.ndarray) -> Tensor:
+    """A tensor over an array's memory, to be read only; copied where torch cannot address it."""
+    if any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    with warnings.catch_warnings():
+        # Resident data is never written to; that torch could is no reason to copy it.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)
+
+
 def column_of(data: Any, name: str) -> DenseColumn:
-    """A dense column over a tensor or array that a user gave; nothing is copied.
+    """A dense column over a tensor or array that a user gave; not copied if it need not be.
 
     Args:
         data: (N, ...) tensor or NumPy array; (N,) numbers give 0-d leaves.
@@ -233,7 +248,7 @@ def column_of(data: Any, name: str) -> DenseColumn:
                 schema = LeafSchema("scalar", (), dtype, array.dtype.type)
             else:
                 schema = LeafSchema("array", array.shape[1:], dtype, np.ndarray)
-            return DenseColumn(schema, torch.as_tensor(array))
+            return DenseColumn(schema, _shared(array))
     found = f"{type(data).__name__} of dtype {data.dtype}" if hasattr(data, "dtype") else repr(data)
     raise SchemaError(
         f"{name} must be a tensor or a NumPy array with samples along its first axis, got {found}"

@@ -97,16 +97,23 @@ def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
 def unflatten_batch(spec: Spec, leaves: Iterator[Any]) -> Any:
     """A batch, in the containers `default_collate` makes: tuples become lists, other types stay.
 
+    A leaf of text is a list, but a tuple where its sample is a sequence.
+
     Source: torch.utils.data.default_collate, whose rules the tests compare with.
     """
     if spec.kind == "leaf":
         return next(leaves)
     children = [unflatten_batch(child, leaves) for child in spec.children]
+    if spec.kind != "mapping":
+        children = [
+            tuple(child) if part.kind == "leaf" and isinstance(child, list) else child
+            for part, child in zip(spec.children, children, strict=True)
+        ]
     return _container(spec, children, tuple_as=list)
 
 
 def batch_leaves(batch: Any, spec: Spec) -> list[Any]:
-    """The leaves of a batch; a leaf of text is a list, which `flatten` would open."""
+    """The leaves of a batch; one of text is a list or tuple, which `flatten` would open."""
     if spec.kind == "leaf":
         return [batch]
     keys = spec.keys if spec.kind == "mapping" else range(len(spec.children))

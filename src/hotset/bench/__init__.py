@@ -1,0 +1,1 @@
+"""The published comparisons: ratios to a baseline in the same run, and exact counts."""

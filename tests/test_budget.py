@@ -1,0 +1,129 @@
+"""Budgets in bytes, with a unit, or as a share; devices that are there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotset.errors import ConfigError, DeviceError
+from hotset.placement.budget import budget_bytes, free_bytes, resolve_device
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        (None, 500),
+        (0, 0),
+        (123, 123),
+        ("123", 123),
+        ("7B", 7),
+        ("8GB", 8 * 10**9),
+        ("8gb", 8 * 10**9),
+        (" 1.5 kB ", 1500),
+        ("2MiB", 2 * 2**20),
+        ("1GiB", 2**30),
+        ("3TB", 3 * 10**12),
+        ("60%", 600),
+        ("0%", 0),
+        ("100%", 1000),
+        ("12.5 %", 125),
+    ],
+)
+def test_budgets(budget: Any, expected: int) -> None:
+    """What each spelling means, with 1000 bytes free."""
+    assert budget_bytes(budget, 1000) == expected
+
+
+@pytest.mark.parametrize(
+    "budget",
+    ["8 apples", "101%", "-5", "-1%", "", "GB", "1e9", "8GB/s", "%", -1, 1.5, True, [], b"8GB"],
+)
+def test_what_is_no_budget(budget: Any) -> None:
+    """The value is shown with what was expected."""
+    message = f"`budget` must be bytes, '8GB' or '60%', got {budget!r}"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        budget_bytes(budget, 1000)
+
+
+@given(st.integers(0, 2**50), st.integers(0, 100))
+def test_shares_are_of_what_is_free(free: int, percent: int) -> None:
+    """Never more than there is."""
+    found = budget_bytes(f"{percent}%", free)
+    assert 0 <= found <= free
+    assert abs(found - free * percent / 100) <= max(1.0, free * 1e-12)
+
+
+def test_free_bytes_of_the_host() -> None:
+    """Positive, and less than any machine has."""
+    assert 0 < free_bytes(torch.device("cpu")) < 2**60
+
+
+def test_free_bytes_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere than on Linux."""
+
+    def missing(*args: Any, **options: Any) -> Any:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("builtins.open", missing)
+    assert 0 < free_bytes(torch.device("cpu")) < 2**60
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "cpu:0", None])
+def test_the_cpu_is_always_there(device: Any) -> None:
+    """Without a number, however it is asked for."""
+    assert resolve_device(device) == torch.device("cpu")
+
+
+def test_none_is_torchs_default_device() -> None:
+    """As the user has set it."""
+    with torch.device("meta"), pytest.raises(DeviceError, match="must be 'cpu' or 'cuda', got 'me"):
+        resolve_device(None)
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Makes torch report so many CUDA devices."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: count - 1)
+
+
+def test_cuda_gets_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current one where none is given."""
+    pretend(monkeypatch, 2)
+    assert resolve_device("cuda") == torch.device("cuda", 1)
+    assert resolve_device("cuda:0") == torch.device("cuda", 0)
+    with pytest.raises(
+        DeviceError, match=r"device='cuda:2' was asked for, but there is 2 CUDA dev"
+    ):
+        resolve_device("cuda:2")
+
+
+def test_cuda_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what there is, and how torch was built."""
+    pretend(monkeypatch, 0)
+    version = torch.__version__.replace("+", r"\+")
+    with pytest.raises(
+        DeviceError,
+        match=rf"no CUDA device, only the CPU \(PyTorch {version}, built with .*\); pass",
+    ):
+        resolve_device("cuda")
+
+
+@pytest.mark.parametrize("device", ["tpu", "gpu", "", "cuda:x", 1.5, object])
+def test_what_names_no_device(device: Any) -> None:
+    """A ConfigError, whose cause is torch's own."""
+    with pytest.raises(ConfigError, match="`device` must be like 'cpu' or 'cuda:0', got") as caught:
+        resolve_device(device)
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("device", ["mps", "xpu", "meta"])
+def test_devices_not_served(device: str) -> None:
+    """Known to torch, not to hotset."""
+    with pytest.raises(DeviceError, match=f"`device` must be 'cpu' or 'cuda', got '{device}'"):
+        resolve_device(device)
