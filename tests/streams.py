@@ -178,6 +178,7 @@ class Folder(VisionDataset):
         return self.length
 
     def __getitem__(self, index: int) -> Any:
+        index = int(index) % self.length
         image: Any = picture(index)
         target: Any = index % 5
         if self.transforms is not None:
@@ -195,6 +196,7 @@ class OwnCode(Dataset[Any]):
         return self.length
 
     def __getitem__(self, index: int) -> Any:
+        index = int(index) % self.length
         return torch.from_numpy(pixels(index)).permute(2, 0, 1) / 255, index
 
 

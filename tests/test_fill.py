@@ -52,8 +52,10 @@ def text_sample(index: int) -> Any:
     return f"n{index}", f"n{index}".encode(), torch.tensor([float(index)]).bfloat16()
 
 
-@pytest.mark.parametrize("sample", [scalar_sample, text_sample])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("sample", "workers"),
+    [(scalar_sample, 0), (scalar_sample, 2), (text_sample, 0), (text_sample, 2)],
+)
 def test_leaves_come_back_as_they_were(
     sample: Any, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

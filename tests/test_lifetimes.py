@@ -87,7 +87,7 @@ def test_threads_live_as_long_as_the_iteration() -> None:
     assert hotset_threads() == 0
     for number, _ in enumerate(loader):
         if number == 0:
-            assert hotset_threads() == 2
+            assert 1 <= hotset_threads() <= 2  # an idle one is used again before another starts
     assert hotset_threads() == 0
 
 

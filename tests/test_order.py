@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from hotset.errors import ConfigError
-from hotset.loader.order import Occurrences, SamplerOrder, SeededOrder, Start, check_ids
+from hotset.loader.ids import Occurrences, check_ids
+from hotset.loader.order import SamplerOrder, SeededOrder, Start
 from tests import streams
 
 

@@ -235,13 +235,12 @@ class MixedNumbers(Pictures):
     """Labels that are whole numbers or not, as Python gives them."""
 
     def __getitem__(self, index: int) -> Any:
-        return index if index != 7 else 0.5, torch.tensor(
-            index, dtype=(torch.int32, torch.int64)[index % 2]
-        )
+        dtype = torch.int64 if index % 2 else torch.int32
+        return 0.5 if index == 7 else index, torch.tensor(index, dtype=dtype)
 
 
 def test_numbers_that_a_batch_promotes_are_no_difference() -> None:
-    """`default_collate` makes one dtype of mixed numbers: batch by batch, as in the plain loader."""
+    """`default_collate` makes one dtype of mixed numbers, batch by batch."""
     loader = DataLoader(MixedNumbers(30), 4)
     fast = hotset.accelerate(loader, device="cpu", check_every=1)
     assert_same(list(fast), list(loader))

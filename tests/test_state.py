@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler
@@ -93,6 +93,8 @@ def test_seeded_loaders_resume(
 
 
 @settings(max_examples=50)
+@example("own generator", 8, 2, None, 4)
+@example("own generator, replacement", 8, 2, None, 9)
 @given(
     sampler=st.sampled_from(streams.SAMPLERS),
     length=st.integers(8, 17),
@@ -375,6 +377,24 @@ def test_set_epoch_forgotten_is_found_out() -> None:
     assert_same(list(right), take_rest(first, state, 2))
 
 
+def test_generators_between_epochs_are_part_of_the_state() -> None:
+    """Saved behind a finished epoch: a new loader's own generator goes on where it was."""
+    chain = v1.ToTensor()
+    make = lambda: hotset.accelerate(  # noqa: E731
+        plain_loader(Pictures(12, chain), "own generator", 4, False), device="cpu"
+    )
+    first = make()
+    list(first)
+    state, _ = saved(first)
+    assert state["started"] is None
+    second = make()
+    second.load_state_dict(state)
+    assert_same(list(second), list(first))
+    other = hotset.accelerate(plain_loader(Pictures(12, chain), "shuffled", 4, False), device="cpu")
+    with pytest.raises(StateError, match=r"has the generators \['loader'\], this loader has \[\]"):
+        other.load_state_dict(state)
+
+
 def test_a_generator_that_is_missing_is_named() -> None:
     """Saved with a generator of the loader's own, resumed without."""
     dataset = Pictures(12, v1.ToTensor())
@@ -388,7 +408,15 @@ def test_a_generator_that_is_missing_is_named() -> None:
         next(iter(second))
 
 
-GOOD = {"version": 1, "fingerprint": "", "samples": 1, "order": "", "epoch": 0, "run_seed": None}
+GOOD = {
+    "version": 1,
+    "fingerprint": "",
+    "samples": 1,
+    "order": "",
+    "epoch": 0,
+    "run_seed": None,
+    "generators": {},
+}
 
 
 @pytest.mark.parametrize(
@@ -407,6 +435,7 @@ GOOD = {"version": 1, "fingerprint": "", "samples": 1, "order": "", "epoch": 0, 
         {**GOOD, "started": {"start": {}, "batches": 1, "checksum": 0}},
         {**GOOD, "epoch": "one", "started": None},
         {**GOOD, "run_seed": "x", "started": None},
+        {**GOOD, "generators": None, "started": None},
     ],
 )
 def test_garbage_is_refused(garbage: Any) -> None:

@@ -127,7 +127,7 @@ def _plots(report: Report) -> Iterable[str]:
     yield f"<h3>Samples per second</h3>{_key(pipelines)}{plots.rates_plot(report)}</div>"
     yield '<div class="card wide"><div>'
     yield f"<h3>Test accuracy, {seeds} seed{'s' if seeds > 1 else ''}</h3>{_key(pipelines)}"
-    yield f'<p class="soft">{escape(wording.SAME_START)}</p></div>'
+    yield f'<p class="soft">{escape(wording.same_start(report))}</p></div>'
     yield f"{plots.accuracy_plot(report)}</div></div>"
 
 

@@ -19,10 +19,6 @@ SHARED_CORES = (
     "Worker processes and network share the cores here: part of what the plain loader costs shows "
     "as a slower step, not as waiting."
 )
-SAME_START = (
-    "For each seed, both start with the same weights and see the samples in the same order. What "
-    "is drawn for a sample differs, so that accuracies differ as they do from seed to seed."
-)
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ def notes(report: Report) -> tuple[str, ...]:
         "trainings, and is part of none.",
         "The pipelines took turns. A figure is that of the median epoch, or training, over all "
         "seeds; a ratio is the quotient of the two figures before they were rounded.",
-        SAME_START,
+        same_start(report),
     ]
     if report.check_every:
         found.append(
@@ -154,6 +150,17 @@ def notes(report: Report) -> tuple[str, ...]:
     elif report.settings.workers:
         found.append(SHARED_CORES)
     return tuple(found)
+
+
+def same_start(report: Report) -> str:
+    """What the two trainings of one seed have in common."""
+    # Without workers the plain chain draws from the generator that the order is drawn from too.
+    when = "" if report.settings.workers or report.epochs == 1 else " in the first epoch"
+    return (
+        f"For each seed, both start with the same weights and see the samples in the same order"
+        f"{when}. What is drawn for a sample differs, so that accuracies differ as they do from "
+        "seed to seed."
+    )
 
 
 def seconds(value: float) -> str:

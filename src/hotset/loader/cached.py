@@ -19,7 +19,7 @@ from hotset.loader.assemble import Assembled, Options, assemble
 from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.fill import Progress
-from hotset.loader.order import Occurrences, check_ids
+from hotset.loader.ids import Occurrences, check_ids
 from hotset.loader.source import (
     ArraySource,
     DatasetSource,

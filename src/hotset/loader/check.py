@@ -213,11 +213,11 @@ def _leaves(source: Source, index: int, calls: list[StepCall]) -> list[Any]:
 
 
 def _promoted(wanted: Any, found: Any) -> Any:
-    """A leaf in its batch's dtype: numbers of mixed kinds in one batch are promoted to one."""
-    if isinstance(wanted, Tensor) and isinstance(found, Tensor):
-        is_wider = torch.promote_types(wanted.dtype, found.dtype) == found.dtype
-        return wanted.to(found.dtype) if is_wider else wanted
-    return wanted
+    """A leaf in its batch's dtype: mixed numbers get one, which a number alone cannot tell."""
+    if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
+        return wanted
+    is_wider = torch.promote_types(wanted.dtype, found.dtype) == found.dtype
+    return wanted.to(found.dtype) if is_wider or found.ndim == 0 else wanted
 
 
 def _difference(found: Any, wanted: Any) -> str:

@@ -12,7 +12,8 @@ import numpy as np
 
 from hotset.errors import StateError
 from hotset.loader.batch import Pipeline, Request, remembered
-from hotset.loader.order import Occurrences, Order, Start
+from hotset.loader.ids import Occurrences
+from hotset.loader.order import Order, Start
 from hotset.placement.plan import Plan
 
 STATE_VERSION = 1
@@ -79,26 +80,38 @@ class Epochs:
 
     def __iter__(self) -> Iterator[Any]:
         order, resume = self._parts.order, self._resume
-        if resume is None:
+        begun = None if resume is None else self._taken_up(resume)
+        if begun is None:
             start, batches = order.begin(self._epoch)
             progress = _Progress(start)
             skipped: list[np.ndarray] = []
         else:
-            start = Start.from_dict(resume["start"])
-            batches, skipped = order.replay(start, resume["batches"])
-            progress = _Progress(start)
-            for ids in skipped:
-                self._count(progress, ids)
-            if progress.checksum != resume["checksum"] or progress.batches != resume["batches"]:
-                raise StateError(
-                    "the saved state does not fit this loader: its sampler gives another order "
-                    "than when the state was saved (other batch size or sampler, or `set_epoch` "
-                    "not called?)"
-                )
+            progress, batches, skipped = begun
+            start = progress.start
         self._resume = None
         self._progress = progress
         self._epoch = start.epoch + 1
         return self._iterate(progress, batches, skipped)
+
+    def _taken_up(
+        self, resume: dict[str, Any]
+    ) -> tuple[_Progress, Iterator[np.ndarray], list[np.ndarray]] | None:
+        """The rest of a begun epoch; None if all its batches were handed out."""
+        start = Start.from_dict(resume["start"])
+        batches, skipped = self._parts.order.replay(start, resume["batches"])
+        progress = _Progress(start)
+        for ids in skipped:
+            self._count(progress, ids)
+        if progress.checksum != resume["checksum"] or progress.batches != resume["batches"]:
+            raise StateError(
+                "the saved state does not fit this loader: its sampler gives another order than "
+                "when the state was saved (other batch size or sampler, or `set_epoch` not called?)"
+            )
+        if not self._is_complete(progress):
+            return progress, batches, skipped
+        for _ in batches:
+            pass  # a sampler may draw from its generator once more behind its last batch
+        return None
 
     def _iterate(
         self, progress: _Progress, batches: Iterator[np.ndarray], skipped: list[np.ndarray]
@@ -118,29 +131,30 @@ class Epochs:
 
     def state_dict(self) -> dict[str, Any]:
         """Where iteration stands, as plain values: the batches handed out so far count as done."""
-        state: dict[str, Any] = {
-            "version": STATE_VERSION,
-            "fingerprint": self._parts.fingerprint,
-            "samples": self._parts.length,
-            "order": self._parts.order.signature,
-            "epoch": self._epoch,
-            "run_seed": self._parts.order.run_seed,
-            "started": None,
-        }
-        progress = self._progress
+        progress, started = self._progress, None
         if self._resume is not None:
-            state["started"] = dict(self._resume)
-        elif progress is not None and not self._is_finished(progress):
-            state["started"] = {
+            started = dict(self._resume)
+        elif progress is not None and not progress.is_finished:
+            started = {
                 "start": progress.start.as_dict(),
                 "batches": progress.batches,
                 "checksum": progress.checksum,
             }
-        return state
+        order = self._parts.order
+        return {
+            "version": STATE_VERSION,
+            "fingerprint": self._parts.fingerprint,
+            "samples": self._parts.length,
+            "order": order.signature,
+            "epoch": self._epoch,
+            "run_seed": order.run_seed,
+            "generators": order.generators() if started is None else {},
+            "started": started,
+        }
 
-    def _is_finished(self, progress: _Progress) -> bool:
+    def _is_complete(self, progress: _Progress) -> bool:
         try:
-            return progress.is_finished or progress.batches >= len(self)
+            return progress.batches >= len(self)
         except (TypeError, NotImplementedError):
             return False  # a batch sampler need not have a length
 
@@ -158,6 +172,7 @@ class Epochs:
             epoch, started = int(state["epoch"]), state["started"]
             samples, signature = int(state["samples"]), state["order"]
             run_seed = None if state["run_seed"] is None else int(state["run_seed"])
+            generators = {str(name): str(text) for name, text in state["generators"].items()}
             if started is not None:
                 started = {
                     "start": Start.from_dict(started["start"]).as_dict(),
@@ -182,6 +197,8 @@ class Epochs:
                 f"the state was saved with another order ({signature}) than this loader has "
                 f"({self._parts.order.signature})"
             )
+        if started is None:
+            self._parts.order.set_generators(generators)
         self._parts.order.join(run_seed)
         self._epoch, self._resume, self._progress = epoch, started, None
 

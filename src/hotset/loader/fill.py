@@ -21,6 +21,7 @@ from hotset.sample.column import (
     ListColumn,
     describe,
     encode,
+    is_int64,
     list_item,
 )
 from hotset.sample.tree import Spec, flatten
@@ -114,7 +115,7 @@ def _fits(leaf: Any, schema: LeafSchema) -> bool:
         return bool(leaf.mode == schema.mode and leaf.size == schema.shape[:0:-1])
     if schema.kind in ("tensor", "array"):
         return leaf.shape == schema.shape and describe(leaf) == schema
-    return True
+    return schema.kind != "int" or is_int64(leaf)
 
 
 def _stored(leaf: Any, schema: LeafSchema) -> Any:
@@ -143,6 +144,7 @@ def _samples(
                 _Tasks(reader, start, length, name, spec),
                 batch_size=None,
                 num_workers=workers,
+                collate_fn=_as_it_is,
                 generator=torch.Generator(),  # its seed is drawn from here, not from the user's
             )
             for items in tasks:
@@ -179,6 +181,11 @@ class _Tasks(Dataset[Any]):
             [_pack(leaf) for leaf in _leaves(self._reader, index, self._name, self._spec)]
             for index in range(first, min(first + SAMPLES_PER_TASK, self._length))
         ]
+
+
+def _as_it_is(items: Any) -> Any:
+    """In place of torch's `default_convert`, which makes tensors of arrays and NumPy scalars."""
+    return items
 
 
 class _Packed:

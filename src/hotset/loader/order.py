@@ -22,9 +22,12 @@ from torch.utils.data import (
 )
 
 from hotset.errors import ConfigError, StateError
+from hotset.loader.ids import check_ids
 from hotset.rng import Key, permutation
 
 MASK_64 = 2**64 - 1
+DEFAULT = "default"
+"""Name of torch's own generator in a state."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,18 @@ class Order(Protocol):
 
     def join(self, run_seed: int | None) -> None:
         """Makes the epochs to come part of a run begun elsewhere."""
+        ...
+
+    def generators(self) -> dict[str, str]:
+        """States of the generators that are the samplers' own, not torch's; base64, by name."""
+        ...
+
+    def set_generators(self, states: dict[str, str]) -> None:
+        """Puts the samplers' own generators where they were.
+
+        Raises:
+            StateError: if they are others, or a state is damaged.
+        """
         ...
 
     def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
@@ -186,6 +201,15 @@ class SamplerOrder:
         self.run_seed = start.run_seed
         return following, skipped
 
+    def generators(self) -> dict[str, str]:
+        found = self._generators().items()
+        return {name: _encode(g.get_state()) for name, g in found if name != DEFAULT}
+
+    def set_generators(self, states: dict[str, str]) -> None:
+        found = self._generators()
+        del found[DEFAULT]
+        _set_states(found, states)
+
     def _open(self, is_drawn: bool, opened: int) -> tuple[int | None, Iterator[np.ndarray]]:
         """The epoch's seed, if one is to be drawn, and its batches.
 
@@ -204,7 +228,7 @@ class SamplerOrder:
 
     def _generators(self) -> dict[str, torch.Generator]:
         """Every generator that the order draws from, torch's own one first."""
-        found = {"default": torch.default_generator}
+        found = {DEFAULT: torch.default_generator}
         for name, owner in (
             ("loader", self._generator),
             ("sampler", getattr(self._sampler, "generator", None)),
@@ -217,21 +241,9 @@ class SamplerOrder:
     @contextlib.contextmanager
     def _generators_at(self, start: Start) -> Iterator[None]:
         """Generators as they were at the start; torch's own one is put back, it is the user's."""
-        generators = self._generators()
-        if set(generators) != set(start.generators):
-            raise StateError(
-                f"the saved state has the generators {sorted(start.generators)}, "
-                f"this loader has {sorted(generators)}"
-            )
         before = torch.default_generator.get_state()
         try:
-            for name, generator in generators.items():
-                try:
-                    generator.set_state(_decode(start.generators[name]))
-                except (RuntimeError, TypeError, ValueError) as error:
-                    raise StateError(
-                        f"the saved state of the generator {name!r} is damaged: {error}"
-                    ) from error
+            _set_states(self._generators(), start.generators)
             yield
         finally:
             torch.default_generator.set_state(before)
@@ -293,6 +305,12 @@ class SeededOrder:
     def join(self, run_seed: int | None) -> None:
         pass  # the run's seed is the order's own
 
+    def generators(self) -> dict[str, str]:
+        return {}
+
+    def set_generators(self, states: dict[str, str]) -> None:
+        _set_states({}, states)
+
     def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
         start = Start(epoch, self._seed, self._seed)
         return start, self._batches(start)
@@ -324,45 +342,6 @@ def _global_batches(length: int, size: int, world: int, drop_last: bool) -> list
     return bounds
 
 
-class Occurrences:
-    """Counts how often each sample has come in an epoch."""
-
-    def __init__(self, length: int) -> None:
-        self._counts = np.zeros(length, dtype=np.int64)
-
-    def of(self, ids: np.ndarray) -> np.ndarray:
-        """(B,) int64: how often each id came before it in this epoch, within the batch included."""
-        counts = self._counts
-        before: np.ndarray = counts[ids]
-        np.add.at(counts, ids, 1)
-        repeated = counts[ids] - before > 1
-        if repeated.any():
-            seen: dict[int, int] = {}
-            for position in np.flatnonzero(repeated):
-                number = int(ids[position])
-                before[position] += seen.get(number, 0)
-                seen[number] = seen.get(number, 0) + 1
-        return before
-
-
-def check_ids(ids: np.ndarray, length: int) -> np.ndarray:
-    """Sample ids, those counted from the end made positive.
-
-    Raises:
-        ConfigError: if one lies outside the dataset, or the batch is not a list of numbers.
-    """
-    if ids.ndim != 1:
-        raise ConfigError(f"a batch must be a list of indices, got an array of shape {ids.shape}")
-    if len(ids) and (ids.min() < 0 or ids.max() >= length):
-        ids = np.where(ids < 0, ids + length, ids)
-        wrong = ids[(ids < 0) | (ids >= length)]
-        if len(wrong):
-            raise ConfigError(
-                f"the sampler gave index {int(wrong[0])}, but the dataset has {length} samples"
-            )
-    return ids
-
-
 def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
     """The same batches; so many are always drawn before they are asked for, the first at once."""
     waiting = deque(itertools.islice(batches, count))
@@ -374,6 +353,21 @@ def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
             yield batch
 
     return handed_out() if count else batches
+
+
+def _set_states(generators: dict[str, torch.Generator], states: dict[str, str]) -> None:
+    if set(generators) != set(states):
+        raise StateError(
+            f"the saved state has the generators {sorted(states)}, "
+            f"this loader has {sorted(generators)}"
+        )
+    for name, generator in generators.items():
+        try:
+            generator.set_state(_decode(states[name]))
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise StateError(
+                f"the saved state of the generator {name!r} is damaged: {error}"
+            ) from error
 
 
 def _encode(state: Tensor) -> str:

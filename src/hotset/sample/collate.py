@@ -95,20 +95,27 @@ def same_bits(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
-        x, y = a.detach().cpu().contiguous(), b.detach().cpu().contiguous()
-        return bool(
-            np.array_equal(
-                x.flatten().view(torch.uint8).numpy(), y.flatten().view(torch.uint8).numpy()
-            )
-        )
+        if a.layout is not torch.strided or b.layout is not torch.strided:
+            return False
+        return _tensor_bytes(a) == _tensor_bytes(b)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
     if type(a) is not type(b):
         return False
     if isinstance(a, np.generic):
-        return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+        return bool(a.dtype == b.dtype and a.tobytes() == b.tobytes())
     if isinstance(a, float):
-        return a.hex() == b.hex()  # which tells -0.0 from 0.0, and writes every NaN alike
+        return bool(a.hex() == b.hex())  # which tells -0.0 from 0.0, and writes every NaN alike
     if is_pil_image(a):
         return bool(a.mode == b.mode and a.size == b.size and a.tobytes() == b.tobytes())
-    return bool(a == b)
+    try:
+        return bool(a == b)
+    except Exception:  # an object that cannot say counts as another
+        return False
+
+
+def _tensor_bytes(tensor: Tensor) -> bytes:
+    # A new tensor: one of a single element may keep a stride that `view` refuses.
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
+    flat.copy_(tensor.detach().as_subclass(Tensor).flatten())
+    return flat.view(torch.uint8).numpy().tobytes()

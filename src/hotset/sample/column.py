@@ -57,7 +57,8 @@ class LeafSchema:
         if self.kind == "image":
             return f"PIL image {self.mode} {self.shape[2]}x{self.shape[1]}"
         if self.kind in ("tensor", "array"):
-            return f"{self.kind} {self.shape} {str(self.dtype).removeprefix('torch.')}"
+            dtype = self.cls.__name__ if self.dtype is None else str(self.dtype)
+            return f"{self.kind} {self.shape} {dtype.removeprefix('torch.')}"
         return self.cls.__name__
 
 
@@ -66,15 +67,19 @@ def is_pil_image(leaf: Any) -> bool:
     return any(c.__module__ == "PIL.Image" and c.__name__ == "Image" for c in type(leaf).__mro__)
 
 
+def is_int64(number: int) -> bool:
+    """Whether a whole number fits in 64 bits."""
+    return -(2**63) <= number < 2**63
+
+
 def describe(leaf: Any) -> LeafSchema:
     """The schema of one leaf."""
     cls = type(leaf)
     if isinstance(leaf, Tensor):
-        is_plain = not (leaf.is_nested or leaf.layout is not torch.strided) and not (
-            set(getattr(leaf, "__dict__", ())) - {"_is_hotset"}
-        )
-        if is_plain:
-            return LeafSchema("tensor", tuple(leaf.shape), leaf.dtype, cls)
+        if not leaf.is_nested and leaf.layout is torch.strided:
+            # A subclass with attributes of its own (bounding boxes) is kept as the object it is.
+            is_storable = cls is Tensor or not getattr(leaf, "__dict__", None)
+            return LeafSchema("tensor", tuple(leaf.shape), leaf.dtype if is_storable else None, cls)
     elif isinstance(leaf, np.ndarray):
         dtype = _torch_dtype(leaf.dtype)
         if dtype is not None and cls is np.ndarray:
@@ -89,7 +94,7 @@ def describe(leaf: Any) -> LeafSchema:
     elif cls is bool:
         return LeafSchema("bool", (), torch.bool, cls)
     elif cls is int:
-        return LeafSchema("int", (), torch.int64, cls)
+        return LeafSchema("int", (), torch.int64 if is_int64(leaf) else None, cls)
     elif cls is float:
         return LeafSchema("float", (), torch.float64, cls)
     elif isinstance(leaf, (np.bool_, np.number)):

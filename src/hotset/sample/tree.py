@@ -157,4 +157,5 @@ def strip(spec: Spec) -> Spec:
         return spec
     children = tuple(strip(child) for child in spec.children)
     hollow = _container(spec, [None] * len(children), tuple_as=tuple)
-    return Spec(spec.kind, hollow, spec.keys, children)
+    is_rebuilt = type(hollow) is type(spec.example)  # a range, say, cannot be
+    return Spec(spec.kind, hollow if is_rebuilt else spec.example, spec.keys, children)
