@@ -17,7 +17,7 @@ from hotset.ops.geometry import Flip
 from hotset.ops.pointwise import Elementwise, Table
 from tests.vision_chains import draws_for, leaf_of, split_of
 
-TABLE = "elementwise on bytes: 256 entries per channel, built from this step and checked"
+TABLE = "elementwise on bytes: an exact table of 256 entries per channel"
 DRAWN = "drawn per sample, for the whole batch"
 CHEAPER = "deterministic, cheaper after the cut"
 

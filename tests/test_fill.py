@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+import hotset
 from hotset.errors import SampleError, SchemaError
 from hotset.loader import fill
 from hotset.loader.fill import fill_columns
+from hotset.sample.collate import same_bits
 from hotset.sample.column import Column, DenseColumn, ListColumn
 from hotset.sample.tree import flatten
 from tests import streams
@@ -191,3 +194,44 @@ def test_what_was_read_is_not_shared_with_the_dataset() -> None:
 
     (column,) = filled(ragged, 5, ragged=True)
     assert [column.item(row)[0].item() for row in range(5)] == [0, 1, 2, 3, 4]
+
+
+class _Odd(Dataset[Any]):
+    """Samples that `default_collate` takes though they differ."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self.make = make
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: {"a": 1.0 * i, "b": i} if i % 2 else {"b": i, "a": 1.0 * i},
+        lambda i: torch.full((2,), float(i)).to(torch.float8_e4m3fn),
+        lambda i: torch.full((2,), float(i), dtype=torch.float32 if i % 2 else torch.float64),
+        lambda i: (i if i % 3 else np.int64(i), "a" * i),
+    ],
+    ids=["key order", "float8", "mixed dtypes", "mixed numbers"],
+)
+def test_samples_that_differ_harmlessly_are_batched_as_by_the_plain_loader(
+    make: Callable[[int], Any],
+) -> None:
+    """Key order, dtypes NumPy lacks, and mixed dtypes give the plain loader's batches."""
+    loader = DataLoader(_Odd(make), batch_size=4)
+    for plain, fast in zip(loader, hotset.accelerate(loader, device="cpu"), strict=True):
+        expected, spec = flatten(plain)
+        found, other = flatten(fast, spec)
+        assert spec == other
+        assert all(map(same_bits, found, expected))
+
+
+def test_whole_numbers_beyond_64_bits_reach_a_collate_fn() -> None:
+    """They cannot be stored as int64, and are kept as they are."""
+    loader = DataLoader(_Odd(lambda i: 2**63 + i), batch_size=3, collate_fn=list)
+    assert list(hotset.accelerate(loader, device="cpu")) == list(loader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict, UserList, namedtuple
 from collections.abc import Mapping
 from typing import Any
@@ -223,3 +224,21 @@ def test_first_difference_between_samples_is_named():
 def test_same_bits(one: Any, other: Any, expected: bool):
     """Type, shape, dtype and every bit; a NaN equals itself and 0.0 does not equal -0.0."""
     assert same_bits(one, other) is expected
+
+
+def test_bits_are_compared_whatever_the_strides() -> None:
+    """One element with an odd stride is compared; a sparse tensor counts as different."""
+    assert same_bits(torch.arange(8.0)[::8], torch.zeros(1))
+    assert not same_bits(torch.arange(8.0)[::8], torch.ones(1))
+    sparse = torch.eye(2).to_sparse()
+    assert not same_bits(sparse, sparse.clone())
+
+
+@dataclasses.dataclass
+class _Boxed:
+    values: torch.Tensor
+
+
+def test_an_object_that_cannot_be_compared_counts_as_different() -> None:
+    """A dataclass of tensors has no truth value when compared."""
+    assert not same_bits(_Boxed(torch.ones(2)), _Boxed(torch.ones(2)))

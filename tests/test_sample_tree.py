@@ -168,3 +168,18 @@ def test_leaves_of_a_batch():
     assert found[1] == ["a", "b"]
     assert found[3] == [3, 3]
     assert len(found) == spec.count()
+
+
+def test_mappings_are_taken_in_the_order_of_another_spec() -> None:
+    """Keys in another order give the same leaves in the same places; other keys do not."""
+    spec = flatten(({"a": 1, "b": {"c": 2, "d": 3}}, 4))[1]
+    leaves, found = flatten(({"b": {"d": 3, "c": 2}, "a": 1}, 4), spec)
+    assert leaves == [1, 2, 3, 4]
+    assert found == spec
+    assert flatten(({"a": 1, "e": {"c": 2, "d": 3}}, 4), spec)[1] != spec
+
+
+def test_a_container_that_cannot_be_made_anew_keeps_its_type_when_stripped() -> None:
+    """A range is a sequence that no list of leaves makes; its spec stays equal to itself."""
+    spec = flatten((range(3), 1))[1]
+    assert strip(spec) == spec

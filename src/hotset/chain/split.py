@@ -181,9 +181,7 @@ def _in_batches(steps: Sequence[Step], cut: int, stages: tuple[Stage, ...]) -> S
     for stage in stages:
         name = stage.step.name
         if stage.form is None:
-            reason = (
-                "elementwise on bytes: 256 entries per channel, built from this step and checked"
-            )
+            reason = "elementwise on bytes: an exact table of 256 entries per channel"
             decisions.append(Decision(name, "table", reason))
         elif stage.step.nature == "deterministic":
             decisions.append(Decision(name, "batch", "deterministic, cheaper after the cut"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -137,7 +138,7 @@ class NumbaEngine:
             self._arena = Arena((count, *shape), program.out_dtype)
         out = self._arena.take(count)
         images = self._images(source)
-        target = _bits(out).reshape(count, -1)
+        target = _bits(out).reshape(count, math.prod(shape))
         row, ids, occurrence = rows.numpy(), draws.ids.numpy(), draws.occurrence.numpy()
         key = draws.key
         keys = np.array([key.seed & (2**64 - 1), key.run_seed & (2**64 - 1)], dtype=np.uint64)
@@ -164,7 +165,7 @@ class NumbaEngine:
     def _images(self, source: Tensor) -> np.ndarray:
         """(N, C*H*W) the images' memory; the same source comes with every batch."""
         if self._seen is None or self._seen[0] is not source:
-            self._seen = source, _bits(source).reshape(len(source), -1)
+            self._seen = source, _bits(source).reshape(len(source), math.prod(source.shape[1:]))
         return self._seen[1]
 
 

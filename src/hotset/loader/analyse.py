@@ -76,14 +76,14 @@ def analyse(source: Source) -> Analysis:
         samples = [read(reader, index, source.name) for index in indices]
         leaves, spec = flatten(samples[0])
         _refuse_other_structures(source, spec, samples, indices)
-        inputs = [flatten(sample)[0][source.leaf] for sample in samples]
+        inputs = [flatten(sample, spec)[0][source.leaf] for sample in samples]
         steps, traces = _classify(source, inputs, indices)
         split = split_chain(steps, traces, least_cut=source.once)
     stored = [describe(leaf) for leaf in leaves]
     stored[source.leaf] = describe(traces[0][split.cut])
     finals = {}
     for index, sample, trace in zip(indices, samples, traces, strict=True):
-        schemas = [describe(leaf) for leaf in flatten(sample)[0]]
+        schemas = [describe(leaf) for leaf in flatten(sample, spec)[0]]
         schemas[source.leaf] = describe(trace[-1])
         finals[index] = tuple(schemas)
     return Analysis(source, split, dataset, strip(spec), tuple(stored), finals)
@@ -99,8 +99,9 @@ def _refuse_other_structures(
     source: Source, spec: Spec, samples: Sequence[Any], indices: Sequence[int]
 ) -> None:
     for index, sample in zip(indices, samples, strict=True):
-        paths = flatten(sample)[1].paths()
-        if flatten(sample)[1] != spec:
+        found = flatten(sample, spec)[1]
+        if found != spec:
+            paths = found.paths()
             raise SchemaError(
                 f"{source.name}: the sample at index {index} has the leaves {paths}, that at index "
                 f"{indices[0]} has {spec.paths()}; samples must have one structure"

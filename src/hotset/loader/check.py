@@ -112,7 +112,7 @@ class SpotCheck:
     def _as_in_batch(self, sample: Any) -> list[Any]:
         """The leaves of a sample as they stand in a batch."""
         if not self._is_stacking:
-            return flatten(sample)[0]
+            return flatten(sample, self._spec)[0]
         return [leaf[0] for leaf in batch_leaves(default_collate([sample]), self._spec)]
 
     def _refuse(self, index: int, where: str, found: Any, wanted: Any) -> None:

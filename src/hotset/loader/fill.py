@@ -21,6 +21,7 @@ from hotset.sample.column import (
     ListColumn,
     describe,
     encode,
+    has_numpy,
     is_int64,
     list_item,
 )
@@ -84,7 +85,7 @@ class _Builder:
             is_dense = schema.dtype is not None
             self.columns.append(DenseColumn(schema, data) if is_dense else ListColumn(schema, []))
             # Rows are written through NumPy where it has the dtype: torch takes ten times as long.
-            self._rows.append(data if schema.dtype is torch.bfloat16 else data.numpy())
+            self._rows.append(data.numpy() if has_numpy(data.dtype) else data)
 
     def add(self, index: int, leaves: Sequence[Any]) -> None:
         for number, (leaf, column) in enumerate(zip(leaves, self.columns, strict=True)):
@@ -123,7 +124,7 @@ def _stored(leaf: Any, schema: LeafSchema) -> Any:
     if schema.kind == "image":
         pixels = np.asarray(leaf)
         return pixels if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    if schema.kind == "tensor" and schema.dtype is not torch.bfloat16:
+    if schema.kind == "tensor" and has_numpy(leaf.dtype):
         return encode(leaf, schema).numpy()
     return leaf
 
@@ -156,7 +157,7 @@ def _samples(
 
 
 def _leaves(reader: Reader, index: int, name: str, spec: Spec) -> list[Any]:
-    leaves, found = flatten(read(reader, index, name))
+    leaves, found = flatten(read(reader, index, name), spec)
     if found != spec:
         raise SchemaError(
             f"{name}: the sample at index {index} has the leaves {found.paths()}, "
@@ -197,7 +198,7 @@ class _Packed:
 
 def _pack(leaf: Any) -> Any:
     is_packable = isinstance(leaf, torch.Tensor) and describe(leaf).is_storable
-    return _Packed(leaf) if is_packable and leaf.dtype is not torch.bfloat16 else leaf
+    return _Packed(leaf) if is_packable and has_numpy(leaf.dtype) else leaf
 
 
 def _unpack(leaf: Any) -> Any:

@@ -67,7 +67,7 @@ def check_same(first: Any, other: Any, first_index: int, other_index: int) -> No
         SchemaError: if they cannot stand in one batch.
     """
     first_leaves, spec = flatten(first)
-    other_leaves, other_spec = flatten(other)
+    other_leaves, other_spec = flatten(other, spec)
     if spec != other_spec:
         raise SchemaError(
             f"samples {first_index} and {other_index} have different structures: leaves "

@@ -21,7 +21,9 @@ IMAGE_BANDS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4, "YCbCr": 3, "HSV
 """PIL modes of whole bytes, and their channels."""
 IMAGE_DTYPES = {"I": torch.int32, "F": torch.float32, "I;16": torch.uint16}
 """PIL modes of one wide channel, and their dtype."""
-TEXT_KINDS = ("str", "bytes")
+_WITHOUT_NUMPY = {torch.bfloat16, torch.complex32} | {
+    dtype for dtype in vars(torch).values() if str(dtype).startswith("torch.float8")
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ def describe(leaf: Any) -> LeafSchema:
     elif isinstance(leaf, (str, bytes)):
         return LeafSchema("str" if isinstance(leaf, str) else "bytes", cls=cls)
     return LeafSchema("other", cls=cls)
+
+
+def has_numpy(dtype: torch.dtype) -> bool:
+    """Whether NumPy has the dtype too."""
+    return dtype not in _WITHOUT_NUMPY
 
 
 def _torch_dtype(dtype: np.dtype[Any]) -> torch.dtype | None:

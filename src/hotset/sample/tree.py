@@ -58,8 +58,13 @@ class Spec:
 LEAF = Spec("leaf")
 
 
-def flatten(sample: Any) -> tuple[list[Any], Spec]:
+def flatten(sample: Any, like: Spec | None = None) -> tuple[list[Any], Spec]:
     """The leaves of a sample, in order, and the spec that puts them back.
+
+    Args:
+        sample: the sample.
+        like: the spec of another sample; mappings with its keys are taken in its order, as
+            `default_collate` takes them.
 
     Example:
         >>> leaves, spec = flatten({"x": (1, 2), "y": "cat"})
@@ -67,23 +72,32 @@ def flatten(sample: Any) -> tuple[list[Any], Spec]:
         ([1, 2, 'cat'], ["['x'][0]", "['x'][1]", "['y']"])
     """
     leaves: list[Any] = []
-    return leaves, _flatten(sample, leaves)
+    return leaves, _flatten(sample, leaves, like)
 
 
-def _flatten(node: Any, leaves: list[Any]) -> Spec:
+def _flatten(node: Any, leaves: list[Any], like: Spec | None) -> Spec:
     if isinstance(node, (str, bytes)):
         leaves.append(node)
         return LEAF
     if isinstance(node, Mapping):
         keys = tuple(node)
-        return Spec("mapping", node, keys, tuple(_flatten(node[key], leaves) for key in keys))
+        if like is not None and like.kind == "mapping" and set(keys) == set(like.keys):
+            keys = like.keys
+        children = _flatten_all([node[key] for key in keys], leaves, like)
+        return Spec("mapping", node, keys, children)
     if isinstance(node, tuple):
         kind = "namedtuple" if hasattr(node, "_fields") else "tuple"
-        return Spec(kind, node, (), tuple(_flatten(child, leaves) for child in node))
+        return Spec(kind, node, (), _flatten_all(node, leaves, like))
     if isinstance(node, Sequence):
-        return Spec("sequence", node, (), tuple(_flatten(child, leaves) for child in node))
+        return Spec("sequence", node, (), _flatten_all(node, leaves, like))
     leaves.append(node)
     return LEAF
+
+
+def _flatten_all(nodes: Sequence[Any], leaves: list[Any], like: Spec | None) -> tuple[Spec, ...]:
+    is_alike = like is not None and len(like.children) == len(nodes)
+    likes = like.children if like is not None and is_alike else (None,) * len(nodes)
+    return tuple(_flatten(node, leaves, other) for node, other in zip(nodes, likes, strict=True))
 
 
 def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:
