@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, Sampler, Subset, TensorDataset
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
@@ -530,3 +531,32 @@ def test_channels_last_changes_the_layout_only(is_random: bool) -> None:
     last, _ = stream(hotset.accelerate(loader, device="cpu", channels_last=True), seed=0)
     assert_same(last, plain)
     assert last[0][0][0].is_contiguous(memory_format=torch.channels_last)
+
+
+class _Following(Sampler[int]):
+    """Gives what the training loop asks for next, as hard-example mining does."""
+
+    def __init__(self) -> None:
+        self.wanted, self.given = 0, 0
+
+    def __len__(self) -> int:
+        return 12
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(12):
+            self.given += 1
+            yield self.wanted
+
+
+def test_a_sampler_that_follows_the_loop_is_not_read_ahead() -> None:
+    """Without workers, a sampler of unknown kind is asked for one batch at a time, as by torch."""
+    images = torch.arange(8, dtype=torch.uint8)[:, None, None, None].expand(8, 1, 4, 4)
+    data = TensorDataset(images.contiguous(), torch.arange(8))
+    sampler = _Following()
+    fast = hotset.accelerate(
+        DataLoader(data, batch_size=2, sampler=sampler), device="cpu", dtype=torch.float32
+    )
+    for number, (_, labels) in enumerate(fast):
+        assert labels.tolist() == [sampler.wanted] * 2
+        assert sampler.given == 2 * (number + 1)
+        sampler.wanted += 1

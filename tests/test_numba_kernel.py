@@ -202,3 +202,17 @@ def test_without_numba_the_reference_runs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("hotset.kernels.dispatch.find_spec", lambda name: None)
     engine = choose_engine([Flip(0)], (3, 4, 4), torch.uint8, out_dtype=None, device=CPU)
     assert engine.description == "PyTorch, operation by operation (numba is not installed)"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_batches_made_side_by_side_are_those_made_alone(threads: int):
+    """Several batches in one go, of differing sizes, have each its own memory and the same bits."""
+    case = BY_NAME["two-erasures-then-table"]
+    source, sizes = images_of(case.shape, case.dtype), [40, 64, 0, 7]
+    draws = draws_of(list(range(sum(sizes))))
+    with NumbaEngine(case.program(), threads=threads).session() as run:
+        batches = run.batches(source, draws.ids % len(source), draws, sizes)
+    whole = _run(case, source, draws)
+    assert [len(batch) for batch in batches] == sizes
+    assert is_same_bits(torch.cat(list(batches)), whole)
+    assert len({batch.untyped_storage().data_ptr() for batch in batches if len(batch)}) == 3

@@ -111,15 +111,16 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Makes the kernel write a wrong value into one sample's place in the batch."""
     from hotset.kernels.dispatch import NumbaEngine
 
-    original = NumbaEngine._run
+    original = NumbaEngine._batches
 
-    def wrong(self: Any, source: Tensor, rows: Tensor, draws: Any, *rest: Any) -> Tensor:
-        out = original(self, source, rows, draws, *rest)
-        for place in (draws.ids == at).nonzero().flatten().tolist():
-            out[place, 1, 2, 3] += 1
-        return out
+    def wrong(self: Any, threads: Any, source: Tensor, rows: Tensor, draws: Any, sizes: Any) -> Any:
+        outs = original(self, threads, source, rows, draws, sizes)
+        for out, ids in zip(outs, draws.ids.split(list(sizes)), strict=True):
+            for place in (ids == at).nonzero().flatten().tolist():
+                out[place, 1, 2, 3] += 1
+        return outs
 
-    monkeypatch.setattr(NumbaEngine, "_run", wrong)
+    monkeypatch.setattr(NumbaEngine, "_batches", wrong)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-KEPT = 3
-"""Free blocks kept per arena: the batch in use, the one being made, and one held by a logger."""
+KEPT = 8
+"""Most free blocks kept: a batch in use, one held by a logger, and those made side by side."""
 
 
 class Arena:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -18,9 +21,25 @@ from hotset.kernels.threads import Threads
 from hotset.ops.op import Op, Shape, apply_gated, draw_gated
 from hotset.rng import MASK_32, Draws
 
-Run = Callable[[Tensor, Tensor, Draws], Tensor]
-"""(images (N, C, H, W), rows (B,) int64, draws) -> batch (B, C', H', W')."""
 
+@dataclass(frozen=True)
+class Run:
+    """Makes batches of images.
+
+    Attributes:
+        batches: (images (N, C, H, W), rows (B,) int64, draws, sizes that add up to B) -> one batch
+            (size, C', H', W') for each size.
+    """
+
+    batches: Callable[[Tensor, Tensor, Draws, Sequence[int]], Sequence[Tensor]]
+
+    def __call__(self, images: Tensor, rows: Tensor, draws: Draws) -> Tensor:
+        """One batch, (B, C', H', W')."""
+        return self.batches(images, rows, draws, (len(rows),))[0]
+
+
+LAUNCH_BATCHES = 64
+"""Most batches in one launch; their bytes are bounded elsewhere."""
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 SIGNED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -31,6 +50,11 @@ class Engine(Protocol):
     @property
     def description(self) -> str:
         """What it is, for the plan."""
+        ...
+
+    @property
+    def side_by_side(self) -> int:
+        """How many batches it makes in one go at best."""
         ...
 
     def session(self) -> Any:
@@ -85,9 +109,15 @@ class Reference:
         self._format = torch.channels_last if is_channels_last else torch.contiguous_format
         self.description = f"PyTorch, operation by operation ({reason})"
 
+    side_by_side = 1
+
     @contextmanager
     def session(self) -> Iterator[Run]:
-        yield self.run
+        yield Run(
+            lambda images, rows, draws, sizes: torch.split(
+                self.run(images, rows, draws), list(sizes)
+            )
+        )
 
     def run(self, source: Tensor, rows: Tensor, draws: Draws) -> Tensor:
         """(B, C', H', W') batch."""
@@ -99,7 +129,11 @@ class Reference:
 
 
 class NumbaEngine:
-    """Executes a program with Numba, its batch shared among threads."""
+    """Executes a program with Numba, on a few threads.
+
+    One batch is shared among the threads; of several, each thread takes whole ones, which saves
+    handing over and reading the arguments anew for every share.
+    """
 
     description = "Numba, fused in one pass"
 
@@ -109,6 +143,7 @@ class NumbaEngine:
         self._program = program
         self._is_channels_last = is_channels_last
         self._threads = threads
+        self.side_by_side = Threads(threads).count
         self._out_bits = UNSIGNED[program.out_dtype.itemsize]
         self._chain = (
             program.geometry,
@@ -125,42 +160,46 @@ class NumbaEngine:
     @contextmanager
     def session(self) -> Iterator[Run]:
         with Threads(self._threads) as threads:
-            yield lambda source, rows, draws: self._run(source, rows, draws, threads)
+            yield Run(partial(self._batches, threads))
 
-    def _run(self, source: Tensor, rows: Tensor, draws: Draws, threads: Threads) -> Tensor:
+    def _batches(
+        self, threads: Threads, source: Tensor, rows: Tensor, draws: Draws, sizes: Sequence[int]
+    ) -> list[Tensor]:
         from hotset.kernels import numba_cpu
 
         program = self._program
-        count = len(rows)
         channels, height, width = program.out_shape
         shape = (height, width, channels) if self._is_channels_last else program.out_shape
-        if self._arena is None or self._arena.capacity < count:
-            self._arena = Arena((count, *shape), program.out_dtype)
-        out = self._arena.take(count)
-        images = self._images(source)
-        target = _bits(out).reshape(count, math.prod(shape))
+        if self._arena is None or self._arena.capacity < max(sizes):
+            self._arena = Arena((max(sizes), *shape), program.out_dtype)
+        outs = [self._arena.take(size) for size in sizes]
+        images, pixels = self._images(source), math.prod(shape)
+        targets = [_bits(out).reshape(len(out), pixels) for out in outs]
+        bounds = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
         row, ids, occurrence = rows.numpy(), draws.ids.numpy(), draws.occurrence.numpy()
         key = draws.key
         keys = np.array([key.seed & (2**64 - 1), key.run_seed & (2**64 - 1)], dtype=np.uint64)
         epoch, shapes = key.epoch & MASK_32, (program.in_shape, program.out_shape)
 
         def work(start: int, stop: int) -> None:
-            part = slice(start, stop)
-            numba_cpu.run(
-                images,
-                row[part],
-                ids[part],
-                occurrence[part],
-                keys,
-                epoch,
-                self._chain,
-                shapes,
-                self._is_channels_last,
-                target[part],
-            )
+            for target, (first, end) in zip(targets, bounds, strict=True):
+                part = slice(max(start, first), min(stop, end))
+                if part.start < part.stop:
+                    numba_cpu.run(
+                        images,
+                        row[part],
+                        ids[part],
+                        occurrence[part],
+                        keys,
+                        epoch,
+                        self._chain,
+                        shapes,
+                        self._is_channels_last,
+                        target[part.start - first : part.stop - first],
+                    )
 
-        threads.run(work, count)
-        return out.permute(0, 3, 1, 2) if self._is_channels_last else out
+        threads.run(work, len(rows))
+        return [out.permute(0, 3, 1, 2) for out in outs] if self._is_channels_last else outs
 
     def _images(self, source: Tensor) -> np.ndarray:
         """(N, C*H*W) the images' memory; the same source comes with every batch."""
@@ -178,10 +217,14 @@ class TritonEngine:
         from hotset.kernels.triton_cuda import TritonKernel
 
         self._kernel = TritonKernel(program, device, channels_last=is_channels_last)
+        self.side_by_side = LAUNCH_BATCHES
 
     @contextmanager
     def session(self) -> Iterator[Run]:
-        yield self._kernel.run
+        run = self._kernel.run
+        yield Run(
+            lambda images, rows, draws, sizes: torch.split(run(images, rows, draws), list(sizes))
+        )
 
 
 def _bits(tensor: Tensor) -> np.ndarray:

@@ -191,6 +191,9 @@ def _write(
 ) -> None:
     """One sample, channels first: image (C*H*W,) -> out (C*H'*W',)."""
     first, end, stride = _run(columns)
+    latest_fill = 0
+    for column in columns:
+        latest_fill = min(latest_fill, column)
     start = columns[first] if first < end else 0
     height, width, count = len(rows), np.uint64(len(columns)), np.uint64(end - first)
     head, tail = np.uint64(first), np.uint64(end)
@@ -200,6 +203,10 @@ def _write(
             target = np.uint64((c * height + i) * len(columns))
             row = rows[i]
             line = (c * in_shape[1] + row) * in_shape[2]
+            if row < 0 and row <= latest_fill:
+                for j in range(width):
+                    out[target + j] = table[np.uint64(base - 1 - row)]
+                continue
             if row < 0 or stride == 0 or base == 0:
                 _scatter(out, target, image, line, columns, table, base, row)
                 continue

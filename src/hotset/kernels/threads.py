@@ -19,6 +19,9 @@ class Threads:
     Args:
         count: number of threads, this one included; None takes torch's, bounded by the cores that
             this process may use.
+
+    Attributes:
+        count: the number taken.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -27,12 +30,12 @@ class Threads:
                 len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
             )
             count = min(torch.get_num_threads(), cores or 1)
-        self._count = max(1, count)
+        self.count = max(1, count)
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Threads:
-        if self._count > 1:
-            self._pool = ThreadPoolExecutor(self._count - 1, thread_name_prefix="hotset")
+        if self.count > 1:
+            self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="hotset")
         return self
 
     def __exit__(
@@ -47,7 +50,7 @@ class Threads:
 
     def run(self, work: Callable[[int, int], None], items: int) -> None:
         """Calls `work(start, stop)` for slices that cover 0 to items; returns when all are done."""
-        parts = min(self._count, items // MIN_ITEMS) if self._pool is not None else 1
+        parts = min(self.count, items // MIN_ITEMS) if self._pool is not None else 1
         if parts <= 1:
             work(0, items)
             return

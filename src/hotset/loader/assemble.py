@@ -34,8 +34,6 @@ from hotset.placement.plan import Plan, Tier, human_bytes
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import Column, DenseColumn
 
-LAUNCH_BYTES = 8 << 20
-"""On CUDA, batches smaller than this are made several in one launch."""
 CHECK_EVERY = 1000
 
 
@@ -52,6 +50,7 @@ class Options:
         settings: of the `DataLoader` that runs what has no batched form.
         progress: told how far the filling is.
         threads: CPU threads of a kernel; None for torch's number.
+        may_read_ahead: whether the order may be asked for batches before they are wanted.
     """
 
     device: torch.device
@@ -62,6 +61,7 @@ class Options:
     settings: dict[str, Any] = field(default_factory=lambda: {"num_workers": 0, "collate_fn": None})
     progress: Progress | None = None
     threads: int | None = None
+    may_read_ahead: bool = False
 
     @property
     def collate(self) -> Callable[[list[Any]], Any] | None:
@@ -199,9 +199,9 @@ def _batched(
             is_channels_last=options.is_channels_last,
             threads=options.threads,
         )
-    group_bytes = LAUNCH_BYTES if device.type == "cuda" else 0
+    most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
     is_stacking = options.collate is None
-    batches = BatchPipeline(resident, device, engine, dtype, group_bytes, is_stacking)
+    batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking)
     pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)

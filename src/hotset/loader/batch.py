@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from hotset.chain.probe import preserved_generators, seed_generators
-from hotset.kernels.dispatch import Engine
+from hotset.kernels.dispatch import Engine, Run
 from hotset.rng import WORKER_STEP, Draws, Key
 from hotset.sample.collate import gather
 from hotset.sample.column import Column, DenseColumn, LeafSchema, ListColumn, decode
 from hotset.sample.tree import Spec, batch_leaves, unflatten, unflatten_batch
 
+GROUP_BYTES = 8 << 20
+"""Batches are made several in one go while they take no more than this."""
 COLLATE_DRAW = 1
 """Which draw of a batch's first sample seeds the user's collate_fn."""
 
@@ -91,7 +93,7 @@ class BatchPipeline:
         device: where they lie and where the batches come out.
         engine: what makes the leaf it acts on; None gathers it as it is.
         dtype: dtype that leaf is cast to where no engine does it.
-        group_bytes: several batches are made in one go while they take fewer bytes than this.
+        most_batches: how many may be made in one go; fewer where they take many bytes.
         is_stacking: whether leaves that lie in lists are stacked; a user's own collate_fn gets them
             one by one.
     """
@@ -102,11 +104,11 @@ class BatchPipeline:
         device: torch.device,
         engine: Engine | None,
         dtype: torch.dtype | None,
-        group_bytes: int = 0,
+        most_batches: int = 1,
         is_stacking: bool = True,
     ) -> None:
         self._resident, self._device, self._engine = resident, device, engine
-        self._dtype, self._group_bytes = dtype, group_bytes
+        self._dtype, self._most_batches = dtype, most_batches
         self._is_stacking = is_stacking
 
     @contextmanager
@@ -117,46 +119,42 @@ class BatchPipeline:
             with self._engine.session() as run:
                 yield lambda requests: self._batches(requests, run)
 
-    def _batches(self, requests: Iterator[Request], run: Any) -> Iterator[Any]:
+    def _batches(self, requests: Iterator[Request], run: Run | None) -> Iterator[Any]:
         spec = self._resident.spec
         group = 1
-        while True:
-            taken = list(itertools.islice(requests, group))
-            if not taken:
-                return
-            leaves = self._leaves(taken, run)
-            if len(taken) == 1:
+        while taken := list(itertools.islice(requests, group)):
+            columns = self._columns(taken, run)
+            for leaves in zip(*columns, strict=True):
                 yield unflatten_batch(spec, iter(leaves))
-            else:
-                bounds = np.cumsum([0, *(len(request.ids) for request in taken)])
-                for start, stop in itertools.pairwise(bounds):
-                    yield unflatten_batch(spec, (leaf[start:stop] for leaf in leaves))
-            if self._group_bytes and group == 1:
-                group = max(1, self._group_bytes // max(1, _nbytes(leaves)))
+            if group < self._most_batches:
+                # The first batch tells how large one is.
+                fitting = GROUP_BYTES // max(1, sum(_nbytes(leaves[0]) for leaves in columns))
+                group = max(1, min(self._most_batches, fitting))
 
-    def _leaves(self, requests: Sequence[Request], run: Any) -> list[Any]:
+    def _columns(self, requests: Sequence[Request], run: Run | None) -> list[Sequence[Any]]:
+        """Per leaf of a sample, that leaf of every batch."""
         resident = self._resident
-        if len(requests) == 1:
-            ids, occurrence = requests[0].ids, requests[0].occurrence
-        else:
-            ids = np.concatenate([request.ids for request in requests])
-            occurrence = np.concatenate([request.occurrence for request in requests])
-        sample = self._place(ids)
-        rows = sample if resident.rows is None else resident.rows[sample]
-        leaves = []
+        sizes = [len(request.ids) for request in requests]
+        ids = self._place([request.ids for request in requests])
+        rows = ids if resident.rows is None else resident.rows[ids]
+        columns: list[Sequence[Any]] = []
         for number, column in enumerate(resident.columns):
-            if isinstance(column, ListColumn) and not self._is_stacking:
-                leaves.append(self._items(column, rows, number == resident.leaf))
-            elif number != resident.leaf:
-                leaves.append(gather(column, rows))
-            elif run is not None:
-                assert isinstance(column, DenseColumn)
-                draws = Draws(requests[0].key, sample, self._place(occurrence))
-                leaves.append(run(column.data, rows, draws))
+            if isinstance(column, DenseColumn) and number == resident.leaf and run is not None:
+                occurrence = self._place([request.occurrence for request in requests])
+                draws = Draws(requests[0].key, ids, occurrence)
+                columns.append(run.batches(column.data, rows, draws, sizes))
             else:
-                leaf = gather(column, rows)
-                leaves.append(leaf if self._dtype is None else leaf.to(self._dtype))
-        return leaves
+                is_cast = number == resident.leaf
+                columns.append(
+                    [self._gather(column, part, is_cast) for part in torch.split(rows, sizes)]
+                )
+        return columns
+
+    def _gather(self, column: Column, rows: Tensor, is_cast: bool) -> Any:
+        if isinstance(column, ListColumn) and not self._is_stacking:
+            return self._items(column, rows, is_cast)
+        leaf = gather(column, rows)
+        return leaf.to(self._dtype) if is_cast and self._dtype is not None else leaf
 
     def _items(self, column: ListColumn, rows: Tensor, is_cast: bool) -> list[Any]:
         items = [column.item(row) for row in rows.tolist()]
@@ -165,8 +163,8 @@ class BatchPipeline:
             return items
         return [torch.as_tensor(item).to(dtype) for item in items]
 
-    def _place(self, numbers: np.ndarray) -> Tensor:
-        tensor = torch.from_numpy(numbers)
+    def _place(self, parts: Sequence[np.ndarray]) -> Tensor:
+        tensor = torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts))
         if self._device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self._device, non_blocking=True)
@@ -270,5 +268,5 @@ def move(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-def _nbytes(leaves: Sequence[Any]) -> int:
-    return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, Tensor))
+def _nbytes(leaf: Any) -> int:
+    return leaf.numel() * leaf.element_size() if isinstance(leaf, Tensor) else 0

@@ -98,10 +98,17 @@ def accelerate(
     _check_every(check_every)
     dataset = loader.dataset
     length = dataset_length(dataset)
-    options = Options(
-        target, out_dtype, channels_last, budget, check_every, worker_settings(loader), progress
-    )
     order = SamplerOrder(loader, length)
+    options = Options(
+        device=target,
+        dtype=out_dtype,
+        is_channels_last=channels_last,
+        budget=budget,
+        check_every=check_every,
+        settings=worker_settings(loader),
+        progress=progress,
+        may_read_ahead=order.may_read_ahead,
+    )
     made = assemble(_source_of(dataset, length), options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))
     result.sampler, result.batch_sampler = loader.sampler, loader.batch_sampler
@@ -184,8 +191,16 @@ class Loader(Epochs):
             dataset = source if transform is None else Transformed(source, transform)
             found = _source_of(dataset, length)
         order = _order(length, batch_size, shuffle, drop_last, seed, shard)
-        settings = {"num_workers": num_workers, "collate_fn": None}
-        options = Options(target, out_dtype, channels_last, budget, check_every, settings, progress)
+        options = Options(
+            device=target,
+            dtype=out_dtype,
+            is_channels_last=channels_last,
+            budget=budget,
+            check_every=check_every,
+            settings={"num_workers": num_workers, "collate_fn": None},
+            progress=progress,
+            may_read_ahead=order.may_read_ahead,
+        )
         super().__init__(as_parts(assemble(found, options), order, source, batch_size))
         self.drop_last, self.num_workers = drop_last, num_workers
 

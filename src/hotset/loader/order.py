@@ -19,10 +19,14 @@ from torch.utils.data import (
     DataLoader,
     RandomSampler,
     SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
 )
+from torch.utils.data.distributed import DistributedSampler
 
 from hotset.errors import ConfigError, StateError
 from hotset.loader.ids import check_ids
+from hotset.loader.permuted import is_permutation, permuted
 from hotset.rng import Key, permutation
 
 MASK_64 = 2**64 - 1
@@ -90,6 +94,11 @@ class Order(Protocol):
     @property
     def signature(self) -> str:
         """What a saved state must agree with."""
+        ...
+
+    @property
+    def may_read_ahead(self) -> bool:
+        """Whether it gives the same batches when they are asked for before they are wanted."""
         ...
 
     @property
@@ -165,9 +174,19 @@ class SamplerOrder:
         sampler: Any = self._sampler
         if type(self._batch_sampler) is not BatchSampler:
             return True
-        if type(sampler) is RandomSampler:
-            return sampler.replacement or sampler.num_samples > len(sampler.data_source)
-        return type(sampler) is not SequentialSampler
+        return not is_permutation(sampler)
+
+    @property
+    def may_read_ahead(self) -> bool:
+        known = (
+            SequentialSampler,
+            RandomSampler,
+            SubsetRandomSampler,
+            WeightedRandomSampler,
+            DistributedSampler,
+        )
+        is_known = type(self._batch_sampler) is BatchSampler and type(self._sampler) in known
+        return is_known or self._ahead > 0
 
     def __len__(self) -> int:
         return len(self._batch_sampler)  # type: ignore[arg-type]
@@ -216,11 +235,17 @@ class SamplerOrder:
         A DataLoader asks for the sampler's iterator, draws its base seed, and with workers asks
         again; a sampler may draw when it is asked, so the sequence matters.
         """
-        batches = iter(self._batch_sampler)
+        batches = self._iterate()
         seed = self._base_seed() if is_drawn else None
         for _ in range(1, opened):
-            batches = iter(self._batch_sampler)
-        return seed, map(self._ids, batches)
+            batches = self._iterate()
+        return seed, batches
+
+    def _iterate(self) -> Iterator[np.ndarray]:
+        batches, sampler = self._batch_sampler, self._sampler
+        if type(batches) is BatchSampler and is_permutation(sampler):
+            return permuted(sampler, batches.batch_size, batches.drop_last)
+        return map(self._ids, iter(batches))
 
     def _base_seed(self) -> int:
         empty = torch.empty((), dtype=torch.int64)
@@ -274,6 +299,7 @@ class SeededOrder:
     """
 
     may_repeat = False
+    may_read_ahead = True
     is_seeded = True
 
     def __init__(
