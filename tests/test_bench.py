@@ -24,13 +24,13 @@ from hotset.bench import cifar, rows
 from hotset.bench.copies import MOST_BATCH_BYTES, batch_of, copies_table, measure_copies
 from hotset.bench.counter import CallCounter, LinkBytes
 from hotset.bench.data import augmenting, composed, normalising, run_once, synthetic
-from hotset.bench.hardware import hardware, versions
 from hotset.bench.imports import measure_imports
 from hotset.bench.report import Report
 from hotset.bench.settings import QUICK_ROUNDS, QUICK_SAMPLES, ROUNDS, SAMPLES, Settings
 from hotset.bench.table import number, span, table
 from hotset.bench.timing import Run, Spread, Stopwatch, interleaved, rotated
 from hotset.errors import ConfigError
+from hotset.hardware import hardware, versions
 
 TINY = Settings(
     batch_size=16,

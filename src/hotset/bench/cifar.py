@@ -102,12 +102,12 @@ def measure(settings: Settings, say: Say) -> Report:
 
     from hotset.bench.copies import measure_copies
     from hotset.bench.data import synthetic
-    from hotset.bench.hardware import hardware, versions
     from hotset.bench.imports import measure_imports
     from hotset.bench.overhead import measure_overhead
     from hotset.bench.report import Report
     from hotset.bench.rows import build_rows
     from hotset.bench.timing import Stopwatch, interleaved
+    from hotset.hardware import hardware, versions
     from hotset.placement.budget import resolve_device
 
     device = resolve_device(settings.device)

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from hotset.demo.hardware import hardware, versions
 from hotset.demo.measure import Run, time_epoch
 from hotset.demo.network import Trainer, build_network
 from hotset.demo.pipelines import (
@@ -30,6 +29,7 @@ from hotset.demo.settings import Settings
 from hotset.demo.summary import Summary
 from hotset.demo.wording import seconds
 from hotset.errors import ConfigError, MissingExtraError
+from hotset.hardware import hardware, versions
 from hotset.loader.assemble import CHECK_EVERY
 from hotset.placement.budget import resolve_device
 from hotset.placement.plan import Plan

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from hotset.kernels.prefetch import CACHE_LINE_BYTES, prefetch
 from hotset.kernels.program import Field, Kind
 from hotset.ops.erase import TRIES
 from hotset.rng import (
@@ -317,6 +318,10 @@ def run(
     rows, columns = np.empty(out_shape[1], np.int64), np.empty(out_shape[2], np.int64)
     top, left = np.zeros(len(geometry), np.int64), np.zeros(len(geometry), np.int64)
     for b in range(len(ids)):
+        if b + 1 < len(ids):
+            following = source[rows_of[b + 1]]
+            for position in range(0, len(following), CACHE_LINE_BYTES // following.itemsize):
+                prefetch(following, position)  # type: ignore[call-arg]
         _draw_geometry(geometry, top, left, ids[b], occurrence[b], keys, epoch)
         _trace(geometry, top, left, maps, rows, columns)
         image, target = source[rows_of[b]], out[b]
