@@ -6,9 +6,9 @@ Triton; the tests hold all three to the same integers.
 Counter layout, four 32-bit words:
 
     word 0   sample id, low 32 bits
-    word 1   sample id, bits 32 to 47, in the upper half; occurrence in this epoch, in the lower
-    half word 2   epoch
-    word 3   step in the upper half; draw within the step in the lower half
+    word 1   upper half: sample id, bits 32 to 47; lower half: occurrence in this epoch
+    word 2   epoch
+    word 3   upper half: step; lower half: draw within the step
 
 Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011 (Philox
 4x32-10).

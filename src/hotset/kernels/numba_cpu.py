@@ -187,39 +187,75 @@ def _scatter(
 
 
 @njit(nogil=True, cache=True)
-def _write(
+def _one_fill(rows: Any, columns: Any) -> Any:
+    """The code of the only fill among rows and columns; 0 for none, 1 for several."""
+    found = 0
+    for codes in (rows, columns):
+        for code in codes:
+            if code < 0:
+                if found < 0 and code != found:
+                    return 1
+                found = code
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _write_scattered(
     image: Any, rows: Any, columns: Any, values: Any, base: Any, in_shape: Any, out: Any
 ) -> None:
-    """One sample, channels first: image (C*H*W,) -> out (C*H'*W',)."""
-    first, end, stride = _run(columns)
-    latest_fill = 0
-    for column in columns:
-        latest_fill = min(latest_fill, column)
+    """One sample, channels first, whatever rows and columns read: (C*H*W,) -> (C*H'*W',)."""
+    for c in range(in_shape[0]):
+        for i in range(len(rows)):
+            target = np.uint64((c * len(rows) + i) * len(columns))
+            line = (c * in_shape[1] + rows[i]) * in_shape[2]
+            _scatter(out, target, image, line, columns, values[c], base, rows[i])
+
+
+@njit(nogil=True, cache=True)
+def _write_runs(
+    image: Any,
+    rows: Any,
+    columns: Any,
+    run: Any,
+    values: Any,
+    fill_entry: Any,
+    in_shape: Any,
+    out: Any,
+    following: Any,
+) -> None:
+    """One sample, channels first, whose columns read one run: (C*H*W,) -> (C*H'*W',).
+
+    The next sample is fetched meanwhile, a share with every row: the processor keeps few requests.
+    """
+    first, end, stride = run
     start = columns[first] if first < end else 0
-    height, width, count = len(rows), np.uint64(len(columns)), np.uint64(end - first)
-    head, tail = np.uint64(first), np.uint64(end)
+    head, tail, width = np.uint64(first), np.uint64(end), np.uint64(len(columns))
+    plane, count = in_shape[1] * in_shape[2], np.uint64(end - first)
+    share = len(following) // (in_shape[0] * len(rows))
+    line = CACHE_LINE_BYTES // following.itemsize
+    target, position = np.uint64(0), 0
     for c in range(in_shape[0]):
         table = values[c]
-        for i in range(height):
-            target = np.uint64((c * height + i) * len(columns))
+        fill = table[np.uint64(fill_entry)]
+        for i in range(len(rows)):
+            for ahead in range(position, position + share, line):
+                prefetch(following, ahead)  # type: ignore[call-arg]
+            position += share
             row = rows[i]
-            line = (c * in_shape[1] + row) * in_shape[2]
-            if row < 0 and row <= latest_fill:
+            if row < 0:
                 for j in range(width):
-                    out[target + j] = table[np.uint64(base - 1 - row)]
-                continue
-            if row < 0 or stride == 0 or base == 0:
-                _scatter(out, target, image, line, columns, table, base, row)
-                continue
-            for j in range(head):
-                out[target + j] = table[np.uint64(base - 1 - columns[j])]
-            for j in range(tail, width):
-                out[target + j] = table[np.uint64(base - 1 - columns[j])]
-            source = np.uint64(line + start)
-            if stride == 1:
-                _look_up(out, target + head, image, source, table, count)
+                    out[target + j] = fill
             else:
-                _look_up_mirrored(out, target + head, image, source, table, count)
+                for j in range(head):
+                    out[target + j] = fill
+                for j in range(tail, width):
+                    out[target + j] = fill
+                source = np.uint64(c * plane + row * in_shape[2] + start)
+                if stride == 1:
+                    _look_up(out, target + head, image, source, table, count)
+                else:
+                    _look_up_mirrored(out, target + head, image, source, table, count)
+            target += width
 
 
 @njit(nogil=True, cache=True)
@@ -318,17 +354,20 @@ def run(
     rows, columns = np.empty(out_shape[1], np.int64), np.empty(out_shape[2], np.int64)
     top, left = np.zeros(len(geometry), np.int64), np.zeros(len(geometry), np.int64)
     for b in range(len(ids)):
-        if b + 1 < len(ids):
-            following = source[rows_of[b + 1]]
-            for position in range(0, len(following), CACHE_LINE_BYTES // following.itemsize):
-                prefetch(following, position)  # type: ignore[call-arg]
         _draw_geometry(geometry, top, left, ids[b], occurrence[b], keys, epoch)
         _trace(geometry, top, left, maps, rows, columns)
         image, target = source[rows_of[b]], out[b]
+        columns_run, fill = _run(columns), _one_fill(rows, columns)
         if is_channels_last:
             _write_channels_last(image, rows, columns, values, base, in_shape, target)
+        elif base == 0 or columns_run[2] == 0 or fill > 0:
+            _write_scattered(image, rows, columns, values, base, in_shape, target)
         else:
-            _write(image, rows, columns, values, base, in_shape, target)
+            following = source[rows_of[min(b + 1, len(ids) - 1)]]
+            entry = base - 1 - fill if fill < 0 else 0
+            _write_runs(
+                image, rows, columns, columns_run, values, entry, in_shape, target, following
+            )
         for k in range(len(erasures)):
             rectangle = _rectangle(
                 erasures[k], scales[k], aspects[k], ids[b], occurrence[b], keys, epoch

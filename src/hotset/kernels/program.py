@@ -4,12 +4,10 @@ A chain can be fused when it is pad/crop/flip steps and elementwise steps in any
 erasing, then elementwise steps. Such a chain has two independent halves:
 
 * where a pixel comes from: a row index and a column index per sample, since every geometric step
-acts
-  on rows and columns separately;
+  acts on rows and columns separately;
 * what a value becomes: one row of values per channel. For bytes it is the 256 entries of the
-chain's
-  elementwise steps; after them stand the values of fills and erasures, each carried through the
-  elementwise steps behind it. So fills before and after normalisation are both exact.
+  chain's elementwise steps; after them stand the values of fills and erasures, each carried through
+  the elementwise steps behind it. So fills before and after normalisation are both exact.
 """
 
 from __future__ import annotations
@@ -145,6 +143,8 @@ class _Builder:
         elif isinstance(op, (RandomErase, Cutout)):
             self.erasures.append(self._erasure(op))
         elif isinstance(op, (Table, Elementwise)):
+            if op.gate is not None:
+                return "a gated step changes values"
             if not self.is_bytes:
                 return f"values are {_name(self.in_dtype)}, too many for a table"
             # What happens to each possible value is what happens to an image made of them.

@@ -111,7 +111,7 @@ def assemble(source: Source, options: Options) -> Assembled:
     if analysis.split.mode == "worker" or (
         analysis.split.stages and not isinstance(column, DenseColumn)
     ):
-        return _per_sample(analysis, options, resident)
+        return _per_sample(analysis, options, resident, note)
     return _batched(analysis, options, resident, tier, note)
 
 
@@ -227,7 +227,7 @@ def _batched(
     return Assembled(analysis, plan, pipeline, resident, None)
 
 
-def _per_sample(analysis: Analysis, options: Options, resident: Resident) -> Assembled:
+def _per_sample(analysis: Analysis, options: Options, resident: Resident, note: str) -> Assembled:
     split, source = analysis.split, analysis.source
     resident = _to(resident, torch.device("cpu"))
     decisions = analysis.decisions
@@ -252,6 +252,7 @@ def _per_sample(analysis: Analysis, options: Options, resident: Resident) -> Ass
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
+        notes=(note,) if note else (),
     )
     checked = _checked(analysis, options, pipeline, resident, options.dtype)
     return Assembled(analysis, plan, checked, resident, reader)

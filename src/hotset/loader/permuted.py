@@ -28,10 +28,10 @@ def permuted(sampler: Any, batch_size: int, drop_last: bool) -> Iterator[np.ndar
     length = len(sampler.data_source)
     whole = length - length % batch_size
     generator = _generator(sampler)
-    order = _order(sampler, length, generator)
+    order = _order(length, generator)
     for start in range(0, whole, batch_size):
         yield order[start : start + batch_size]
-    if generator is not None:
+    if generator is not None and generator is sampler.generator:
         torch.randperm(length, generator=generator)  # drawn in vain when it is found exhausted
     if whole < length and not drop_last:
         yield order[whole:]
@@ -46,7 +46,7 @@ def _generator(sampler: Any) -> torch.Generator | None:
     return torch.Generator().manual_seed(seed)
 
 
-def _order(sampler: Any, length: int, generator: torch.Generator | None) -> np.ndarray:
+def _order(length: int, generator: torch.Generator | None) -> np.ndarray:
     if generator is None:
         return np.arange(length, dtype=np.int64)
     return torch.randperm(length, generator=generator).numpy()
