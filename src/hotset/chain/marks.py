@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hotset.chain.step import Nature
+from hotset.errors import ConfigError
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -25,8 +26,7 @@ def deterministic(call: C) -> C:
         >>> halve(4)
         2.0
     """
-    setattr(call, _ATTRIBUTE, "deterministic")
-    return call
+    return _marked(call, "deterministic")
 
 
 def random(call: C) -> C:
@@ -39,7 +39,16 @@ def random(call: C) -> C:
         >>> jitter(4)
         4
     """
-    setattr(call, _ATTRIBUTE, "random")
+    return _marked(call, "random")
+
+
+def _marked(call: C, nature: Nature) -> C:
+    try:
+        setattr(call, _ATTRIBUTE, nature)
+    except (AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"{call!r} cannot be marked {nature}; mark a function of your own that calls it"
+        ) from error
     return call
 
 

@@ -72,6 +72,14 @@ def same_sample(a: Any, b: Any) -> bool:
     return spec == other_spec and all(map(same_bits, leaves, others))
 
 
+def copied(value: Any) -> Any:
+    """A deep copy; the value itself where there can be none, as of a tensor within a graph."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # whatever a user's class does when it is copied
+        return value
+
+
 def probe(call: Callable[[Any], Any], inputs: Sequence[Any]) -> Verdict:
     """Whether `call` is deterministic on the inputs.
 
@@ -84,11 +92,14 @@ def probe(call: Callable[[Any], Any], inputs: Sequence[Any]) -> Verdict:
         for number, value in enumerate(inputs):
             results = []
             for seed in (2 * number + 1, 2 * number + 1_000_001):
-                argument = copy.deepcopy(value)
+                argument = copied(value)
                 seed_generators(seed)
-                before = _generator_states(own)
-                results.append(copy.deepcopy(call(argument)))
-                if _generator_states(own) != before:
+                before = generator_states(own)
+                result = call(argument)
+                if any(getattr(leaf, "requires_grad", False) for leaf in flatten(result)[0]):
+                    return Verdict(False, "probed: its result carries gradients")
+                results.append(copied(result))
+                if generator_states(own) != before:
                     return Verdict(False, "probed: it draws from a random generator")
                 if not same_sample(argument, value):
                     return Verdict(False, "probed: it changes its input in place")
@@ -129,7 +140,8 @@ def _state_of(generator: Any) -> bytes:
     return pickle.dumps(generator)
 
 
-def _generator_states(own: Sequence[Any]) -> tuple[Any, ...]:
+def generator_states(own: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The states of Python's, NumPy's and torch's generators, and of further ones; comparable."""
     numpy = np.random.get_state(legacy=True)
     assert isinstance(numpy, tuple)
     return (

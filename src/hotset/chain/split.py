@@ -80,6 +80,8 @@ def split_chain(
             values.
         least_cut: where the rest runs per sample, so many steps run once in any case.
     """
+    if not steps:
+        return Split((), 0, "batch", ())
     leading = 0
     while leading < len(steps) and steps[leading].nature == "deterministic":
         leading += 1

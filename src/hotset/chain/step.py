@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+from hotset.errors import ConfigError
 from hotset.ops.op import Op, Params
 
 Nature = Literal["deterministic", "random", "unknown"]
@@ -87,6 +88,25 @@ class Chained:
         for call in self.calls:
             value = call(value)
         return value
+
+
+def checked_chain(transform: Any, argument: str) -> list[StepCall]:
+    """A transform as a flat list of callables, each of which can be called with a sample's leaf.
+
+    Raises:
+        ConfigError: if one is no callable, or is a transform's class and not a transform.
+    """
+    calls = flatten_chain(transform)
+    for call in calls:
+        if not callable(call):
+            raise ConfigError(f"`{argument}` must be callable or a list of callables, got {call!r}")
+        home = getattr(call, "__module__", None) or ""
+        if isinstance(call, type) and home.startswith(("torchvision.transforms", "hotset.")):
+            name = call.__name__
+            raise ConfigError(
+                f"`{argument}` has the class {name}; make a transform of it: {name}()"
+            )
+    return calls
 
 
 def flatten_chain(transform: Any) -> list[StepCall]:

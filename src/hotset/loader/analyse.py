@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hotset.chain import torchvision
 from hotset.chain.marks import mark_of
-from hotset.chain.probe import Verdict, preserved_generators, probe, seed_generators
+from hotset.chain.probe import (
+    Verdict,
+    copied,
+    preserved_generators,
+    probe,
+    seed_generators,
+)
 from hotset.chain.split import Decision, Split, split_chain
 from hotset.chain.step import Nature, Step
-from hotset.errors import ConfigError, SampleError, SchemaError
+from hotset.errors import ConfigError, HotsetError, SampleError, SchemaError
 from hotset.loader.source import Reader, Source, read, spread
 from hotset.sample.column import LeafSchema, describe
 from hotset.sample.tree import Spec, flatten, strip
@@ -92,6 +97,11 @@ def analyse(source: Source) -> Analysis:
 def _probe_reading(source: Source, reader: Reader, indices: Sequence[int]) -> Verdict:
     if source.columns() is not None:
         return Verdict(True, "already in memory")
+    for call in source.unseen:
+        nature = torchvision.nature_of(call)
+        if mark_of(call) == "random" or (nature is not None and nature[0] == "random"):
+            name = Step(0, call, "random", "").name
+            return Verdict(False, f"{name} is random, and is not applied once to every sample")
     return probe(lambda index: read(reader, index, source.name), indices)
 
 
@@ -117,11 +127,19 @@ def _classify(
     for number, call in enumerate(source.steps):
         step = Step(number, call, "unknown", "")
         values = [trace[-1] for trace in traces]
-        steps.append(_find_nature(step, values))
+        try:
+            steps.append(_find_nature(step, values))
+        except HotsetError:
+            raise
+        except Exception as error:
+            raise SampleError(
+                f"step {number} of the transform, {step.name}, failed on one of the samples "
+                f"{list(indices)}: {type(error).__name__}: {error}"
+            ) from error
         for trace, index in zip(traces, indices, strict=True):
             seed_generators(index)
             try:
-                trace.append(call(copy.deepcopy(trace[-1])))
+                trace.append(call(copied(trace[-1])))
             except Exception as error:
                 raise SampleError(
                     f"step {number} of the transform, {step.name}, failed at index {index}: "

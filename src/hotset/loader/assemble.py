@@ -27,7 +27,7 @@ from hotset.loader.epochs import Parts
 from hotset.loader.fill import Progress, fill_columns
 from hotset.loader.fingerprint import fingerprint_of
 from hotset.loader.order import Order
-from hotset.loader.source import Reader, Source
+from hotset.loader.source import Reader, Source, UnkeepableError
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Plan, Tier, human_bytes
@@ -101,12 +101,14 @@ def assemble(source: Source, options: Options) -> Assembled:
         check_collatable(list(analysis.final), analysis.spec)
         _refuse_differing(analysis)
     if not analysis.dataset.is_deterministic:
-        note = "its own __getitem__ is random or unknown, so every sample is read anew"
-        return _unkept(analysis, options, note)
+        return _unkept(analysis, options, analysis.dataset.reason)
     tier, note = _place(analysis, options)
     if tier == "source":
         return _unkept(analysis, options, note)
-    resident = _keep(analysis, options)
+    try:
+        resident = _keep(analysis, options)
+    except UnkeepableError as found:
+        return _unkept(analysis, options, str(found))
     column = resident.columns[resident.leaf]
     if analysis.split.mode == "worker" or (
         analysis.split.stages and not isinstance(column, DenseColumn)
@@ -125,6 +127,7 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         fingerprint=fingerprint_of(made.analysis, made.resident),
         dataset=dataset,
         batch_size=batch_size,
+        is_current=made.analysis.source.is_current,
     )
 
 
@@ -165,7 +168,7 @@ def _keep(analysis: Analysis, options: Options) -> Resident:
         return Resident(tuple(columns), spec, source.leaf, rows)
     prefix = Chained([step.call for step in split.steps[: split.cut]])
     filled = fill_columns(
-        source.reader(prefix),
+        source.watched_reader(prefix),
         len(source),
         name=source.name,
         spec=analysis.spec,

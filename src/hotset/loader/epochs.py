@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hotset.errors import StateError
+from hotset.errors import FaithfulnessError, StateError
 from hotset.loader.batch import Pipeline, Request, remembered
 from hotset.loader.ids import Occurrences
 from hotset.loader.order import Order, Start
@@ -31,6 +31,7 @@ class Parts:
         fingerprint: of the data and the chain.
         dataset: the user's dataset or data.
         batch_size: as the user gave it.
+        is_current: whether the dataset's transforms are still those that were found.
     """
 
     plan: Plan
@@ -40,6 +41,7 @@ class Parts:
     fingerprint: str
     dataset: Any
     batch_size: int | None
+    is_current: Callable[[], bool]
 
 
 @dataclass
@@ -79,6 +81,11 @@ class Epochs:
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
+        if not self._parts.is_current():
+            raise FaithfulnessError(
+                "the dataset's transforms were changed since this loader was made, which keeps "
+                "what they gave; make it anew from the DataLoader or dataset"
+            )
         order, resume = self._parts.order, self._resume
         begun = None if resume is None else self._taken_up(resume)
         if begun is None:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import SchemaError
-from hotset.loader.source import Reader, read
+from hotset.loader.source import Reader, UnkeepableError, read
 from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import (
     Column,
@@ -60,7 +61,29 @@ def fill_columns(
     Raises:
         SampleError: if a sample fails; names the index.
         SchemaError: if samples differ; names an index and both shapes.
+        UnkeepableError: if reading draws random numbers, or the reader says so.
     """
+    with preserved_generators():
+        before = generator_states()
+        columns = _filled(reader, length, name, spec, is_ragged_allowed, workers, progress)
+        _refuse_draws(before)
+    return columns
+
+
+def _refuse_draws(before: Any) -> None:
+    if generator_states() != before:
+        raise UnkeepableError("a random generator moved while its samples were read")
+
+
+def _filled(
+    reader: Reader,
+    length: int,
+    name: str,
+    spec: Spec,
+    is_ragged_allowed: bool,
+    workers: int,
+    progress: Progress | None,
+) -> list[Column]:
     builder: _Builder | None = None
     for index, leaves in enumerate(_samples(reader, length, name, spec, workers)):
         if builder is None:
@@ -178,10 +201,13 @@ class _Tasks(Dataset[Any]):
 
     def __getitem__(self, task: int) -> list[list[Any]]:
         first = self._start + task * SAMPLES_PER_TASK
-        return [
+        before = generator_states()
+        items = [
             [_pack(leaf) for leaf in _leaves(self._reader, index, self._name, self._spec)]
             for index in range(first, min(first + SAMPLES_PER_TASK, self._length))
         ]
+        _refuse_draws(before)
+        return items
 
 
 def _as_it_is(items: Any) -> Any:

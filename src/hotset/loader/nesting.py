@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
@@ -47,6 +48,39 @@ def shared_transform(datasets: Sequence[Any]) -> StepCall | None:
     if not callable(first) or any(not _same_chain(first, other) for other in transforms[1:]):
         return None
     return first  # type: ignore[no-any-return]
+
+
+def all_transforms(dataset: Any) -> list[StepCall]:
+    """Every transform that the datasets inside name, by the attributes that torchvision uses."""
+    names = ("transform", "transforms", "target_transform")
+    found = [getattr(base, name, None) for base in base_datasets(dataset) for name in names]
+    return [call for transform in found for call in flatten_chain(transform)]
+
+
+def signature_of(dataset: Any) -> list[Any]:
+    """What tells whether the transforms are the same objects as before, with the same parameters.
+
+    Parameters count where they are plain values of torchvision's own transforms; a user's callable
+    may count its calls. Methods and properties make a new object whenever they are asked for, so
+    what is not the same twice in a row does not count.
+    """
+    once, again = all_transforms(dataset), all_transforms(dataset)
+    return [
+        (id(call), *_parameters(call))
+        for call, other in zip(once, again, strict=False)
+        if call is other
+    ]
+
+
+def _parameters(call: StepCall) -> list[tuple[str, str]]:
+    if not type(call).__module__.startswith("torchvision.transforms"):
+        return []
+    plain = (int, float, str, list, tuple, torch.Size)
+    return [
+        (name, repr(value))
+        for name, value in vars(call).items()
+        if isinstance(value, plain) and not name.startswith("_") and name != "training"
+    ]
 
 
 def _same_chain(a: Any, b: Any) -> bool:

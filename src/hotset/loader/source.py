@@ -18,14 +18,24 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from hotset.chain.probe import preserved_generators, same_sample, seed_generators
-from hotset.chain.step import Chained, StepCall, flatten_chain
+from hotset.chain.step import Chained, StepCall, checked_chain, flatten_chain
 from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
-from hotset.loader.nesting import base_datasets, shared_transform, with_transform
+from hotset.loader.nesting import (
+    all_transforms,
+    base_datasets,
+    shared_transform,
+    signature_of,
+    with_transform,
+)
 from hotset.sample.column import Column, column_of
 from hotset.sample.tree import Spec, flatten, strip, unflatten
 
 Reader = Callable[[int], Any]
 """Gives the sample at an index."""
+
+
+class UnkeepableError(Exception):
+    """Reading showed that samples cannot be kept; the message says why."""
 
 
 class Source(Protocol):
@@ -47,6 +57,11 @@ class Source(Protocol):
         ...
 
     @property
+    def unseen(self) -> list[StepCall]:
+        """Transforms of the dataset's that are not in `steps`: where they act was not found."""
+        ...
+
+    @property
     def name(self) -> str:
         """What messages call it."""
         ...
@@ -55,6 +70,14 @@ class Source(Protocol):
 
     def reader(self, transform: StepCall | None) -> Reader:
         """Reads samples with `transform` in place of the chain; None leaves the leaf as it is."""
+        ...
+
+    def watched_reader(self, transform: StepCall) -> Reader:
+        """As `reader`; `UnkeepableError` for a sample whose leaf is not the transform's result."""
+        ...
+
+    def is_current(self) -> bool:
+        """Whether the user's transforms are still those that were found."""
         ...
 
     def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
@@ -74,6 +97,8 @@ def read(reader: Reader, index: int, name: str) -> Any:
     """
     try:
         return reader(index)
+    except UnkeepableError:
+        raise
     except Exception as error:
         raise SampleError(
             f"{name} failed at index {index}: {type(error).__name__}: {error}"
@@ -106,6 +131,7 @@ class ArraySource:
     ) -> None:
         self._columns, self._spec, self._rows = columns, spec, rows
         self.leaf, self.name, self.once = leaf, name, once
+        self.unseen: list[StepCall] = []
         self.steps = flatten_chain(transform)
 
     def __len__(self) -> int:
@@ -120,6 +146,12 @@ class ArraySource:
             return unflatten(self._spec, iter(leaves))
 
         return read_row
+
+    def watched_reader(self, transform: StepCall) -> Reader:
+        return self.reader(transform)
+
+    def is_current(self) -> bool:
+        return True
 
     def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
         return self._columns, self._rows, self._spec
@@ -163,12 +195,12 @@ def array_source(data: Any, transform: Any = None, pre_transform: Any = None) ->
     )
     if chain is not None and before is not None and leaf != pre_leaf:
         raise ConfigError("`pre_transform` and `transform` must be for the same field")
-    once = flatten_chain(before)
+    once = checked_chain(before, "pre_transform")
     return ArraySource(
         columns,
         strip(spec),
         leaf=leaf if before is None else pre_leaf,
-        transform=[*once, *flatten_chain(chain)],
+        transform=[*once, *checked_chain(chain, "transform")],
         once=len(once),
     )
 
@@ -239,10 +271,11 @@ class DatasetSource:
         self.name = type(base_datasets(dataset)[0]).__name__
         self.leaf, self.steps = 0, []
         transform = shared_transform(base_datasets(dataset))
-        if transform is not None:
-            leaf = self._leaf_of(transform, probes)
-            if leaf is not None:
-                self.leaf, self.steps = leaf, flatten_chain(transform)
+        leaf = None if transform is None else self._leaf_of(transform, probes)
+        if leaf is not None:
+            self.leaf, self.steps = leaf, flatten_chain(transform)
+        self.unseen: list[StepCall] = [] if self.steps else all_transforms(dataset)
+        self._signature = signature_of(dataset)
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -254,6 +287,15 @@ class DatasetSource:
             with_transform(self._dataset, Chained([]) if transform is None else transform)
         )
 
+    def watched_reader(self, transform: StepCall) -> Reader:
+        if not self.steps:
+            return _Reader(self._dataset)
+        tap = _Tap(transform)
+        return _WatchedReader(with_transform(self._dataset, tap), tap, self.leaf)
+
+    def is_current(self) -> bool:
+        return signature_of(self._dataset) == self._signature
+
     def columns(self) -> None:
         return None
 
@@ -263,22 +305,23 @@ class DatasetSource:
         The other leaves must not depend on it: they are the same with the transform left out.
         """
         tap = _Tap(transform)
-        reader = _Reader(with_transform(self._dataset, tap))
-        bare = _Reader(with_transform(self._dataset, Chained([])))
-        found: set[int | None] = set()
-        with preserved_generators():
-            for index in probes:
-                tap.results.clear()
-                seed_generators(index)
-                leaves = flatten(read(reader, index, self.name))[0]
-                places = [n for n, leaf in enumerate(leaves) if any(leaf is r for r in tap.results)]
-                if len(places) != 1 or len(tap.results) != 1:
-                    return None
-                seed_generators(index)
-                if not _same_others(leaves, bare, index, places[0]):
-                    return None
-                found.add(places[0])
+        try:
+            reader = _Reader(with_transform(self._dataset, tap))
+            bare = _Reader(with_transform(self._dataset, Chained([])))
+            with preserved_generators():
+                found = {self._place(reader, bare, tap, index) for index in probes}
+        except Exception:
+            return None  # it asks more of its transform than to be called with one value
         return found.pop() if len(found) == 1 else None
+
+    def _place(self, reader: Reader, bare: Reader, tap: _Tap, index: int) -> int | None:
+        seed_generators(index)
+        leaves = tap.watch(reader, index)
+        places = [n for n, leaf in enumerate(leaves) if any(leaf is r for r in tap.results)]
+        if len(places) != 1 or len(tap.results) != 1:
+            return None
+        seed_generators(index)
+        return places[0] if _same_others(leaves, bare, index, places[0]) else None
 
 
 class _Reader:
@@ -302,6 +345,32 @@ class _Tap:
         self.results.append(result)
         return result
 
+    def watch(self, reader: Reader, index: int) -> list[Any]:
+        """The leaves of a sample; `results` are then what the transform gave for it."""
+        self.results.clear()
+        return flatten(reader(index))[0]
+
+
+class _WatchedReader:
+    """Reads a dataset by index, and sees to it that one leaf is what the transform gave."""
+
+    def __init__(self, dataset: Any, tap: _Tap, leaf: int) -> None:
+        self._dataset, self._tap, self._leaf = dataset, tap, leaf
+
+    def __call__(self, index: int) -> Any:
+        results = self._tap.results
+        results.clear()
+        sample = self._dataset[index]
+        leaves = flatten(sample)[0]
+        is_shown = (
+            len(results) == 1 and self._leaf < len(leaves) and leaves[self._leaf] is results[0]
+        )
+        if not is_shown:
+            raise UnkeepableError(
+                f"its transform is not applied once to every sample, as at index {index}"
+            )
+        return sample
+
 
 def _same_others(leaves: list[Any], bare: Reader, index: int, leaf: int) -> bool:
     """Whether all leaves but one are the same as another reader gives them."""
@@ -322,7 +391,7 @@ class Transformed(Dataset[Any]):
 
     def __init__(self, dataset: Any, transform: Any) -> None:
         self._dataset = dataset
-        self.transform: StepCall = Chained(flatten_chain(transform))
+        self.transform: StepCall = Chained(checked_chain(transform, "transform"))
 
     def __len__(self) -> int:
         return len(self._dataset)
