@@ -364,7 +364,7 @@ def test_what_is_no_dataset_is_refused(thing: Any) -> None:
     """Neither indexed nor an array."""
     for make in (hotset.Loader, hotset.CachedDataset):
         with pytest.raises(
-            UnsupportedError, match="has no __getitem__ and __len__; expected a map"
+            UnsupportedError, match="expected a map-style dataset, with __getitem__ and __len__"
         ):
             make(thing, device="cpu")
 

@@ -333,11 +333,13 @@ def test_the_worker_path_works_in_spawned_workers() -> None:
 
 
 SCRIPT = """
-    import sys, time, torch, hotset
+    import signal, sys, time, torch, hotset
     from torch.utils.data import DataLoader
     from torchvision import transforms as v1
     from tests.streams import Pictures
 
+    # A shell's background job inherits an ignored SIGINT, and Python then leaves it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(2)
     if __name__ == "__main__":
         jitter = v1.ColorJitter(0.1) if {is_worker} else v1.RandomCrop(8, padding=1)

@@ -419,10 +419,12 @@ def dataset_length(dataset: Any) -> int:
             f"{type(dataset).__name__} is an IterableDataset: its samples have no index to keep "
             "them by; read it into a list or arrays once, or write it as a map-style dataset"
         )
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+    is_text_or_class = isinstance(dataset, (str, bytes, type))
+    if is_text_or_class or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        found = repr(dataset) if is_text_or_class else f"a {type(dataset).__name__} without these"
         raise UnsupportedError(
-            f"{type(dataset).__name__} has no __getitem__ and __len__; expected a map-style "
-            "dataset, or a tensor, array, tuple or dictionary of them"
+            "expected a map-style dataset, with __getitem__ and __len__, or a tensor, array, tuple "
+            f"or dictionary of them; got {found}"
         )
     return check_length(len(dataset), type(dataset).__name__)
 

@@ -262,6 +262,11 @@ def column_of(data: Any, name: str) -> DenseColumn:
                 schema = LeafSchema("array", array.shape[1:], dtype, np.ndarray)
             return DenseColumn(schema, _shared(array))
     found = f"{type(data).__name__} of dtype {data.dtype}" if hasattr(data, "dtype") else repr(data)
+    if isinstance(data, np.ndarray) and not data.dtype.isnative:
+        raise SchemaError(
+            f"{name} has the byte order of another machine ({data.dtype.str}); convert it with "
+            "array.astype(array.dtype.newbyteorder('='))"
+        )
     raise SchemaError(
         f"{name} must be a tensor or a NumPy array with samples along its first axis, got {found}"
     )
