@@ -186,7 +186,7 @@ def _foot(report: Report) -> Iterable[str]:
     parts = [
         f"{machine['cpu']}, {machine['cores']} cores",
         f"{human_bytes(memory)} of memory" if memory else "",
-        str(machine["gpu"] or "no GPU"),
+        ", ".join(gpu["name"] for gpu in machine["gpus"]) or "no GPU",
         *(f"{name} {version}" for name, version in versions.items() if version),
     ]
     settings = report.settings
