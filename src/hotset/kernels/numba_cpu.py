@@ -233,14 +233,15 @@ def _write_runs(
     plane, count = in_shape[1] * in_shape[2], np.uint64(end - first)
     share = len(following) // (in_shape[0] * len(rows))
     line = CACHE_LINE_BYTES // following.itemsize
-    target, position = np.uint64(0), 0
+    target, position, due = np.uint64(0), 0, 0
     for c in range(in_shape[0]):
         table = values[c]
         fill = table[np.uint64(fill_entry)]
         for i in range(len(rows)):
-            for ahead in range(position, position + share, line):
-                prefetch(following, ahead)  # type: ignore[call-arg]
-            position += share
+            due += share
+            while position < due:  # a range with a step would divide for every row
+                prefetch(following, position)
+                position += line
             row = rows[i]
             if row < 0:
                 for j in range(width):

@@ -16,8 +16,7 @@ CACHE_LINE_BYTES = 64
 _READ, _KEEP, _DATA = 0, 3, 1
 
 
-@intrinsic
-def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
+def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
     """Starts fetching the cache line that holds `array[position]`; changes nothing.
 
     Source: LLVM Language Reference, the `llvm.prefetch` intrinsic.
@@ -35,3 +34,7 @@ def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, position), generate
+
+
+prefetch: Any = intrinsic(_prefetch)
+"""prefetch(array, position): for compiled code; starts fetching what stands there."""
