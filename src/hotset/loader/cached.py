@@ -20,11 +20,10 @@ from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.fill import Progress
 from hotset.loader.ids import Occurrences, check_ids
+from hotset.loader.mapstyle import DatasetSource, Transformed
 from hotset.loader.source import (
     ArraySource,
-    DatasetSource,
     Source,
-    Transformed,
     array_source,
     check_length,
     dataset_length,

@@ -17,11 +17,10 @@ from hotset.loader.assemble import CHECK_EVERY, Options, as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
 from hotset.loader.fill import Progress
+from hotset.loader.mapstyle import DatasetSource, Transformed
 from hotset.loader.order import Order, SamplerOrder, SeededOrder
 from hotset.loader.source import (
-    DatasetSource,
     Source,
-    Transformed,
     array_source,
     check_length,
     dataset_length,
