@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 
 from hotset.errors import ConfigError
 from hotset.loader.ids import Occurrences, check_ids
-from hotset.loader.order import SamplerOrder, SeededOrder, Start
+from hotset.loader.order import SamplerOrder, Start
+from hotset.loader.seeded import SeededOrder
 from tests import streams
 
 

@@ -144,7 +144,6 @@ class NumbaEngine:
         self._is_channels_last = is_channels_last
         self._threads = threads
         self.side_by_side = Threads(threads).count
-        self._out_bits = UNSIGNED[program.out_dtype.itemsize]
         self._chain = (
             program.geometry,
             program.maps,

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
-from hotset.chain.step import flatten_chain
 from hotset.errors import ConfigError, DeviceError
 from hotset.loader.assemble import Assembled, Options, assemble
 from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.fill import Progress
 from hotset.loader.ids import Occurrences, check_ids
-from hotset.loader.mapstyle import DatasetSource, Transformed
+from hotset.loader.mapstyle import dataset_source
 from hotset.loader.source import (
     ArraySource,
     Source,
@@ -28,18 +27,13 @@ from hotset.loader.source import (
     check_length,
     dataset_length,
     is_array_data,
-    memory_source,
     read,
-    spread,
 )
 from hotset.placement.budget import resolve_device
 from hotset.placement.plan import Plan
 from hotset.rng import Key
 from hotset.sample.column import LeafSchema
 from hotset.sample.tree import batch_leaves, unflatten
-
-STRUCTURE_PROBES = 2
-"""Samples read to see where a dataset puts its transform's result."""
 
 
 class CachedDataset(Dataset[Any]):
@@ -239,9 +233,5 @@ def _source(data: Any, pre_transform: Any, transform: Any) -> Source:
         source: Source = array_source(data, transform, pre_transform)
         check_length(len(source), "the data")
         return source
-    length = dataset_length(data)
-    added = [*flatten_chain(pre_transform), *flatten_chain(transform)]
-    once = len(flatten_chain(pre_transform))
-    if not added:
-        return memory_source(data) or DatasetSource(data, spread(length, STRUCTURE_PROBES))
-    return DatasetSource(Transformed(data, added), spread(length, STRUCTURE_PROBES), once)
+    dataset_length(data)
+    return dataset_source(data, transform, pre_transform)

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import SchemaError
 from hotset.loader.source import Reader, UnkeepableError, read
-from hotset.sample.collate import can_batch, difference
+from hotset.sample.collate import as_it_is, can_batch, difference
 from hotset.sample.column import (
     Column,
     DenseColumn,
@@ -168,7 +168,7 @@ def _samples(
                 _Tasks(reader, start, length, name, spec),
                 batch_size=None,
                 num_workers=workers,
-                collate_fn=_as_it_is,
+                collate_fn=as_it_is,
                 generator=torch.Generator(),  # its seed is drawn from here, not from the user's
             )
             for items in tasks:
@@ -208,11 +208,6 @@ class _Tasks(Dataset[Any]):
         ]
         _refuse_draws(before)
         return items
-
-
-def _as_it_is(items: Any) -> Any:
-    """In place of torch's `default_convert`, which makes tensors of arrays and NumPy scalars."""
-    return items
 
 
 class _Packed:

@@ -17,22 +17,18 @@ from hotset.loader.assemble import CHECK_EVERY, Options, as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
 from hotset.loader.fill import Progress
-from hotset.loader.mapstyle import DatasetSource, Transformed
-from hotset.loader.order import Order, SamplerOrder, SeededOrder
+from hotset.loader.mapstyle import dataset_source
+from hotset.loader.order import Order, SamplerOrder
+from hotset.loader.seeded import SeededOrder
 from hotset.loader.source import (
     Source,
     array_source,
     check_length,
     dataset_length,
     is_array_data,
-    memory_source,
-    spread,
 )
 from hotset.loader.worker import worker_settings
 from hotset.placement.budget import resolve_device
-
-STRUCTURE_PROBES = 2
-"""Samples read to see where a dataset puts its transform's result."""
 
 
 def accelerate(
@@ -108,7 +104,7 @@ def accelerate(
         progress=progress,
         may_read_ahead=order.may_read_ahead,
     )
-    made = assemble(_source_of(dataset, length), options)
+    made = assemble(dataset_source(dataset), options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))
     result.sampler, result.batch_sampler = loader.sampler, loader.batch_sampler
     result.drop_last, result.num_workers = loader.drop_last, loader.num_workers
@@ -187,8 +183,7 @@ class Loader(Epochs):
             length = check_length(len(found), "the data")
         else:
             length = dataset_length(source)
-            dataset = source if transform is None else Transformed(source, transform)
-            found = _source_of(dataset, length)
+            found = dataset_source(source, transform)
         order = _order(length, batch_size, shuffle, drop_last, seed, shard)
         options = Options(
             device=target,
@@ -208,10 +203,6 @@ class Loader(Epochs):
         loader = cls.__new__(cls)
         Epochs.__init__(loader, parts)
         return loader
-
-
-def _source_of(dataset: Any, length: int) -> Source:
-    return memory_source(dataset) or DatasetSource(dataset, spread(length, STRUCTURE_PROBES))
 
 
 def _order(

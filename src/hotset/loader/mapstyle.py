@@ -16,8 +16,27 @@ from hotset.loader.nesting import (
     signature_of,
     with_transform,
 )
-from hotset.loader.source import Reader, UnkeepableError
+from hotset.loader.source import Reader, Source, UnkeepableError, memory_source, spread
 from hotset.sample.tree import flatten, unflatten
+
+STRUCTURE_PROBES = 2
+"""Samples read to see where a dataset puts its transform's result."""
+
+
+def dataset_source(dataset: Any, transform: Any = None, pre_transform: Any = None) -> Source:
+    """A source over a map-style dataset, with further transforms on the first leaf if wanted.
+
+    Args:
+        dataset: with a length that is not zero.
+        transform: callable, or list of callables, behind the dataset's own.
+        pre_transform: likewise, before `transform`; runs once in any case.
+    """
+    before = checked_chain(pre_transform, "pre_transform")
+    added = [*before, *checked_chain(transform, "transform")]
+    probes = spread(len(dataset), STRUCTURE_PROBES)
+    if added:
+        return DatasetSource(Transformed(dataset, added), probes, len(before))
+    return memory_source(dataset) or DatasetSource(dataset, probes)
 
 
 class DatasetSource:
@@ -154,7 +173,7 @@ class Transformed(Dataset[Any]):
 
     def __init__(self, dataset: Any, transform: Any) -> None:
         self._dataset = dataset
-        self.transform: StepCall = Chained(checked_chain(transform, "transform"))
+        self.transform: StepCall = Chained(flatten_chain(transform))
 
     def __len__(self) -> int:
         return len(self._dataset)

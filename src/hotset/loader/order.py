@@ -1,4 +1,4 @@
-"""The order of an epoch: the user's samplers, or a permutation from a seed; how to resume it."""
+"""The order of an epoch from the user's own samplers, and how to resume it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from torch.utils.data.distributed import DistributedSampler
 from hotset.errors import ConfigError, StateError
 from hotset.loader.ids import check_ids
 from hotset.loader.permuted import is_permutation, permuted
-from hotset.rng import Key, permutation
+from hotset.rng import Key
 
-MASK_64 = 2**64 - 1
 DEFAULT = "default"
 """Name of torch's own generator in a state."""
 
@@ -227,7 +226,7 @@ class SamplerOrder:
     def set_generators(self, states: dict[str, str]) -> None:
         found = self._generators()
         del found[DEFAULT]
-        _set_states(found, states)
+        set_states(found, states)
 
     def _open(self, is_drawn: bool, opened: int) -> tuple[int | None, Iterator[np.ndarray]]:
         """The epoch's seed, if one is to be drawn, and its batches.
@@ -268,7 +267,7 @@ class SamplerOrder:
         """Generators as they were at the start; torch's own one is put back, it is the user's."""
         before = torch.default_generator.get_state()
         try:
-            _set_states(self._generators(), start.generators)
+            set_states(self._generators(), start.generators)
             yield
         finally:
             torch.default_generator.set_state(before)
@@ -286,88 +285,6 @@ class SamplerOrder:
         return check_ids(ids, self._length)
 
 
-class SeededOrder:
-    """An order that is a function of (seed, epoch): the same on every machine, at any world size.
-
-    Args:
-        length: number of samples.
-        batch_size: samples per batch and rank.
-        is_shuffled: a new permutation every epoch, else in order.
-        drop_last: whether a short last batch is left out.
-        seed: 64 bits.
-        shard: (rank, world size); the ranks' batches partition every global batch.
-    """
-
-    may_repeat = False
-    may_read_ahead = True
-    is_seeded = True
-
-    def __init__(
-        self,
-        length: int,
-        batch_size: int,
-        *,
-        is_shuffled: bool,
-        drop_last: bool,
-        seed: int,
-        shard: tuple[int, int] = (0, 1),
-    ) -> None:
-        self._length, self._is_shuffled, self._seed = length, is_shuffled, seed & MASK_64
-        self._rank, self._world = shard
-        global_batch = batch_size * self._world
-        self._bounds = _global_batches(length, global_batch, self._world, drop_last)
-        self.signature = (
-            f"seed {self._seed}, {'shuffled' if is_shuffled else 'in order'}, global batch "
-            f"{global_batch}, last one {'dropped' if drop_last else 'kept'}"
-        )
-
-    def __len__(self) -> int:
-        return len(self._bounds)
-
-    @property
-    def run_seed(self) -> int:
-        return self._seed
-
-    def join(self, run_seed: int | None) -> None:
-        pass  # the run's seed is the order's own
-
-    def generators(self) -> dict[str, str]:
-        return {}
-
-    def set_generators(self, states: dict[str, str]) -> None:
-        _set_states({}, states)
-
-    def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
-        start = Start(epoch, self._seed, self._seed)
-        return start, self._batches(start)
-
-    def _batches(self, start: Start) -> Iterator[np.ndarray]:
-        if self._is_shuffled:
-            order = permutation(start.seed, start.epoch, self._length).numpy()
-        else:
-            order = np.arange(self._length, dtype=np.int64)
-        return (order[a:b][self._rank :: self._world] for a, b in self._bounds)
-
-    def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
-        batches = self._batches(start)
-        return batches, list(itertools.islice(batches, max(0, skip)))
-
-
-def _global_batches(length: int, size: int, world: int, drop_last: bool) -> list[tuple[int, int]]:
-    """Bounds of the batches of all ranks together.
-
-    A remainder too small to give every rank a sample joins the batch before it: a rank with fewer
-    batches than the others would leave them waiting.
-    """
-    bounds = [(a, min(a + size, length)) for a in range(0, length, size)]
-    if bounds and bounds[-1][1] - bounds[-1][0] < size:
-        if drop_last:
-            bounds.pop()
-        elif bounds[-1][1] - bounds[-1][0] < world and len(bounds) > 1:
-            bounds[-2:] = [(bounds[-2][0], length)]
-    return bounds
-
-
 def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
     """The same batches; so many are always drawn before they are asked for, the first at once."""
     waiting = deque(itertools.islice(batches, count))
@@ -381,7 +298,16 @@ def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:
     return handed_out() if count else batches
 
 
-def _set_states(generators: dict[str, torch.Generator], states: dict[str, str]) -> None:
+def set_states(generators: dict[str, torch.Generator], states: dict[str, str]) -> None:
+    """Puts generators where they were.
+
+    Args:
+        generators: by name.
+        states: base64, by the same names.
+
+    Raises:
+        StateError: if the names differ, or a state is damaged.
+    """
     if set(generators) != set(states):
         raise StateError(
             f"the saved state has the generators {sorted(states)}, "

@@ -18,7 +18,7 @@ from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
 from hotset.loader.batch import Make, Request, Resident, move, seeds_of
 from hotset.loader.source import Reader, read
-from hotset.sample.collate import check_same
+from hotset.sample.collate import as_it_is, check_same
 from hotset.sample.tree import unflatten
 
 SeededIndex = tuple[int, int]
@@ -70,10 +70,6 @@ class _SeededBatches(Dataset[Any]):
         return self._cast(read(self._reader, index, self._name))
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
 class _Requests:
     """A sampler of whole batches, from requests."""
 
@@ -105,7 +101,7 @@ class WorkerPipeline:
         settings: dict[str, Any],
     ) -> None:
         self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"])
-        self._device, self._settings = device, {**settings, "collate_fn": _as_it_is}
+        self._device, self._settings = device, {**settings, "collate_fn": as_it_is}
 
     @contextmanager
     def session(self) -> Iterator[Make]:

@@ -50,6 +50,14 @@ def gather(column: Column, rows: Tensor) -> Any:
     return default_collate([column.item(row) for row in rows.tolist()])
 
 
+def as_it_is(batch: Any) -> Any:
+    """The batch itself: a collate_fn for a `DataLoader` that is only to run something.
+
+    Without one, torch makes tensors of arrays and NumPy scalars.
+    """
+    return batch
+
+
 _NUMBERS = ("int", "float", "bool", "scalar")
 
 
