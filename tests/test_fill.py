@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader, Dataset
 
 import hotset
 from hotset.errors import SampleError, SchemaError
-from hotset.loader import fill
-from hotset.loader.fill import fill_columns
 from hotset.sample.collate import same_bits
 from hotset.sample.column import Column, DenseColumn, ListColumn
 from hotset.sample.tree import flatten
+from hotset.sources import fill
+from hotset.sources.fill import fill_columns
 from tests import streams
 from tests.streams import assert_same
 

@@ -16,9 +16,9 @@ from torchvision.transforms import v2
 import hotset
 from hotset.chain.step import Chained
 from hotset.errors import ConfigError, SchemaError
-from hotset.loader.mapstyle import DatasetSource, Transformed
-from hotset.loader.nesting import base_datasets, shared_transform, with_transform
-from hotset.loader.source import (
+from hotset.sources.mapstyle import DatasetSource, Transformed
+from hotset.sources.nesting import base_datasets, shared_transform, with_transform
+from hotset.sources.source import (
     ArraySource,
     array_source,
     is_array_data,

@@ -14,9 +14,9 @@ from hotset.bench.data import ImageDataset, augmenting, normalising_bytes
 from hotset.bench.settings import Settings
 from hotset.bench.timing import Say, Spread, Stopwatch, interleaved
 from hotset.kernels.dispatch import choose_engine
-from hotset.loader.analyse import analyse
-from hotset.loader.source import array_source
 from hotset.rng import Draws, Key
+from hotset.sources.analyse import analyse
+from hotset.sources.source import array_source
 
 
 @dataclass(frozen=True)

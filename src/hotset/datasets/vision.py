@@ -16,9 +16,9 @@ from torch import Tensor
 from hotset.chain.step import StepCall, flatten_chain
 from hotset.datasets.files import download_cifar10, read_cifar, read_mnist
 from hotset.loader.cached import CachedDataset
-from hotset.loader.source import ArraySource
 from hotset.sample.column import DenseColumn, LeafSchema, column_of
 from hotset.sample.tree import flatten, strip
+from hotset.sources.source import ArraySource
 
 
 class _Images(CachedDataset):

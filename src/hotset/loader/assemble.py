@@ -13,7 +13,6 @@ from hotset.chain.split import Decision
 from hotset.chain.step import Chained
 from hotset.errors import SchemaError
 from hotset.kernels.dispatch import choose_engine
-from hotset.loader.analyse import Analysis, analyse
 from hotset.loader.batch import (
     BatchPipeline,
     CollatedPipeline,
@@ -24,15 +23,16 @@ from hotset.loader.batch import (
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
 from hotset.loader.epochs import Parts
-from hotset.loader.fill import Progress, fill_columns
 from hotset.loader.fingerprint import fingerprint_of
 from hotset.loader.order import Order
-from hotset.loader.source import Reader, Source, UnkeepableError
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Plan, Tier, human_bytes
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import Column, DenseColumn
+from hotset.sources.analyse import Analysis, analyse
+from hotset.sources.fill import Progress, fill_columns
+from hotset.sources.source import Reader, Source, UnkeepableError
 
 CHECK_EVERY = 1000
 

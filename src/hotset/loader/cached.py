@@ -17,10 +17,15 @@ from hotset.errors import ConfigError, DeviceError
 from hotset.loader.assemble import Assembled, Options, assemble
 from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
-from hotset.loader.fill import Progress
 from hotset.loader.ids import Occurrences, check_ids
-from hotset.loader.mapstyle import dataset_source
-from hotset.loader.source import (
+from hotset.placement.budget import resolve_device
+from hotset.placement.plan import Plan
+from hotset.rng import Key
+from hotset.sample.column import LeafSchema
+from hotset.sample.tree import batch_leaves, unflatten
+from hotset.sources.fill import Progress
+from hotset.sources.mapstyle import dataset_source
+from hotset.sources.source import (
     ArraySource,
     Source,
     array_source,
@@ -29,11 +34,6 @@ from hotset.loader.source import (
     is_array_data,
     read,
 )
-from hotset.placement.budget import resolve_device
-from hotset.placement.plan import Plan
-from hotset.rng import Key
-from hotset.sample.column import LeafSchema
-from hotset.sample.tree import batch_leaves, unflatten
 
 
 class CachedDataset(Dataset[Any]):

@@ -21,12 +21,12 @@ from hotset.chain.split import Split
 from hotset.chain.step import Chained, StepCall
 from hotset.errors import FaithfulnessError
 from hotset.loader.batch import Make, Pipeline, Request, remembered
-from hotset.loader.source import Source, read
 from hotset.ops.op import Params, Shape, apply_gated, draw_gated
 from hotset.rng import Draws
 from hotset.sample.collate import same_bits
 from hotset.sample.column import describe, encode
 from hotset.sample.tree import Spec, batch_leaves, flatten
+from hotset.sources.source import Source, read
 
 
 class SpotCheck:

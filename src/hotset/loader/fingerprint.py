@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from hotset.chain.step import Step
-from hotset.loader.analyse import Analysis
 from hotset.loader.batch import Resident
-from hotset.loader.source import spread
 from hotset.ops.pointwise import Table
 from hotset.sample.column import Column, DenseColumn
+from hotset.sources.analyse import Analysis
+from hotset.sources.source import spread
 
 ROWS = 16
 """Samples whose bytes are part of a fingerprint."""

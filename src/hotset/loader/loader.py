@@ -16,19 +16,19 @@ from hotset.errors import ConfigError, UnsupportedError
 from hotset.loader.assemble import CHECK_EVERY, Options, as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
-from hotset.loader.fill import Progress
-from hotset.loader.mapstyle import dataset_source
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
-from hotset.loader.source import (
+from hotset.loader.worker import worker_settings
+from hotset.placement.budget import resolve_device
+from hotset.sources.fill import Progress
+from hotset.sources.mapstyle import dataset_source
+from hotset.sources.source import (
     Source,
     array_source,
     check_length,
     dataset_length,
     is_array_data,
 )
-from hotset.loader.worker import worker_settings
-from hotset.placement.budget import resolve_device
 
 
 def accelerate(

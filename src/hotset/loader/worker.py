@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
 from hotset.loader.batch import Make, Request, Resident, move, seeds_of
-from hotset.loader.source import Reader, read
 from hotset.sample.collate import as_it_is, check_same
 from hotset.sample.tree import unflatten
+from hotset.sources.source import Reader, read
 
 SeededIndex = tuple[int, int]
 """(sample id, seed)."""

@@ -9,15 +9,15 @@ from torch.utils.data import Dataset
 
 from hotset.chain.probe import preserved_generators, same_sample, seed_generators
 from hotset.chain.step import Chained, StepCall, checked_chain, flatten_chain
-from hotset.loader.nesting import (
+from hotset.sample.tree import flatten, unflatten
+from hotset.sources.nesting import (
     all_transforms,
     base_datasets,
     shared_transform,
     signature_of,
     with_transform,
 )
-from hotset.loader.source import Reader, Source, UnkeepableError, memory_source, spread
-from hotset.sample.tree import flatten, unflatten
+from hotset.sources.source import Reader, Source, UnkeepableError, memory_source, spread
 
 STRUCTURE_PROBES = 2
 """Samples read to see where a dataset puts its transform's result."""

@@ -18,9 +18,9 @@ from hotset.chain.probe import (
 from hotset.chain.split import Decision, Split, split_chain
 from hotset.chain.step import Nature, Step
 from hotset.errors import ConfigError, HotsetError, SampleError, SchemaError
-from hotset.loader.source import Reader, Source, read, spread
 from hotset.sample.column import LeafSchema, describe
 from hotset.sample.tree import Spec, flatten, strip
+from hotset.sources.source import Reader, Source, read, spread
 
 PROBES = 4
 """Samples looked at before anything is decided."""

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import SchemaError
-from hotset.loader.source import Reader, UnkeepableError, read
 from hotset.sample.collate import as_it_is, can_batch, difference
 from hotset.sample.column import (
     Column,
@@ -27,6 +26,7 @@ from hotset.sample.column import (
     list_item,
 )
 from hotset.sample.tree import Spec, flatten
+from hotset.sources.source import Reader, UnkeepableError, read
 
 Progress = Callable[[int, int], None]
 """Called with the samples read so far and their total."""
