@@ -292,7 +292,7 @@ class SlowlyBroken(Broken):
 
 def test_a_dataset_that_raises_in_a_filling_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading by workers keeps the index and the original traceback."""
-    monkeypatch.setattr("hotset.sources.fill.WORKERS_PAY_SECONDS", -1.0)
+    monkeypatch.setattr("hotset.sources.sweep.WORKERS_PAY_SECONDS", -1.0)
     loader = DataLoader(SlowlyBroken(150, 300), 4, num_workers=2)
     with pytest.raises(SampleError, match="failed at index 150: OSError: no file for 150") as info:
         hotset.accelerate(loader, device="cpu")

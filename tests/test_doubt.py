@@ -95,7 +95,7 @@ def test_samples_exempt_from_the_transform_stay_exempt(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fill sees that a sample does not show the transform's result, and nothing is kept."""
-    monkeypatch.setattr("hotset.sources.fill.WORKERS_PAY_SECONDS", 0.0)
+    monkeypatch.setattr("hotset.sources.sweep.WORKERS_PAY_SECONDS", 0.0)
     fast = accelerated(AllButSome(v1.RandomHorizontalFlip(1.0)), num_workers=workers)
     expected = IMAGES.flip(-1)
     expected[7::20] = IMAGES[7::20]
@@ -127,7 +127,7 @@ def test_rare_draws_are_seen_when_all_is_read(
     dataset: Plain, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Probes miss what is drawn for a few samples; a generator that moves in the fill does not."""
-    monkeypatch.setattr("hotset.sources.fill.WORKERS_PAY_SECONDS", 0.0)
+    monkeypatch.setattr("hotset.sources.sweep.WORKERS_PAY_SECONDS", 0.0)
     state = torch.get_rng_state(), random.getstate()
     fast = accelerated(dataset, num_workers=workers, multiprocessing_context=_fork(workers))
     assert torch.equal(torch.get_rng_state(), state[0])

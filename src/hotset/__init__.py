@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hotset.loader.loader import Loader as Loader
     from hotset.loader.loader import accelerate as accelerate
     from hotset.placement.plan import Plan as Plan
+    from hotset.sources.build import build as build
+    from hotset.store.access import open as open
+    from hotset.store.store import Store as Store
     from hotset.transforms import AlternatingFlip as AlternatingFlip
     from hotset.transforms import Cutout as Cutout
 
@@ -30,8 +33,11 @@ _HOMES = {
     "Cutout": "hotset.transforms",
     "Loader": "hotset.loader.loader",
     "Plan": "hotset.placement.plan",
+    "Store": "hotset.store.store",
     "accelerate": "hotset.loader.loader",
+    "build": "hotset.sources.build",
     "deterministic": "hotset.chain.marks",
+    "open": "hotset.store.access",
     "random": "hotset.chain.marks",
 }
 """Where each exported name lives: imported when first used, so that `import hotset` is quick."""

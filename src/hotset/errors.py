@@ -4,10 +4,12 @@
     ├── ConfigError        (ValueError)         an argument is wrong
     ├── DeviceError        (RuntimeError)       a device is missing, or data is out of its reach
     ├── UnsupportedError   (TypeError)          a kind of dataset or loader hotset cannot serve
+    ├── KeyingError        (TypeError)          something does not say what it consists of
     ├── SampleError        (RuntimeError)       reading one sample failed
     ├── SchemaError        (ValueError)         samples do not fit together into batches
     ├── FaithfulnessError  (RuntimeError)       a sample differs from the user's own chain
     ├── StateError         (ValueError)         a saved state belongs to something else
+    ├── StorageError       (OSError)            a store cannot be written: disk full, no permission
     ├── FormatError        (ValueError)         a data file is damaged, or not what its name says
     ├── MissingDataError   (FileNotFoundError)  data files are not there
     ├── MissingExtraError  (ImportError)        an optional package is not installed
@@ -36,6 +38,10 @@ class UnsupportedError(HotsetError, TypeError):
     """A dataset, loader or sample is of a kind that hotset cannot serve."""
 
 
+class KeyingError(HotsetError, TypeError):
+    """Something does not say what it consists of, so that a cache cannot be told stale by it."""
+
+
 class SampleError(HotsetError, RuntimeError):
     """Reading one sample failed; the message names it, the cause is chained."""
 
@@ -52,6 +58,10 @@ class StateError(HotsetError, ValueError):
     """A saved state does not belong to this loader."""
 
 
+class StorageError(HotsetError, OSError):
+    """A store cannot be written: the disk is full, or the place may not be written to."""
+
+
 class FormatError(HotsetError, ValueError):
     """A data file is damaged or is not what its name says."""
 
@@ -66,3 +76,7 @@ class MissingExtraError(HotsetError, ImportError):
 
 class DownloadError(HotsetError, OSError):
     """A download failed."""
+
+
+class StaleStoreWarning(UserWarning):
+    """A store was made from something else than it is wanted for, and another is made beside it."""

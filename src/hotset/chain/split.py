@@ -7,8 +7,10 @@ in bytes, and the elementwise steps behind it become a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from torch import Tensor
 
 from hotset.chain import torchvision
 from hotset.chain.step import BatchForm, HasBatchForm, Step, StepCall
@@ -55,6 +57,9 @@ class Split:
         mode: "batch" if all the rest runs on whole batches, "worker" if it runs per sample.
         decisions: one per step.
         stages: what the rest consists of; empty in mode "worker".
+        leading: how many of the first steps are deterministic; the cut is not behind them.
+        finish: (C, 256) table that does what the steps from the cut to there do; None where there
+            is no such step, or no table.
     """
 
     steps: tuple[Step, ...]
@@ -62,6 +67,8 @@ class Split:
     mode: Literal["batch", "worker"]
     decisions: tuple[Decision, ...]
     stages: tuple[Stage, ...] = ()
+    leading: int = 0
+    finish: Tensor | None = None
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -90,10 +97,21 @@ def split_chain(
     for number, cut in enumerate(cuts):
         stages = _stages(steps, traces, cut)
         if not isinstance(stages, str):
-            return _in_batches(steps, cut, stages)
+            return _finished(_in_batches(steps, cut, stages), traces, leading)
         if number == 0:
             problem = stages
-    return _per_sample(steps, _worker_cut(steps, traces, cuts, least_cut), problem)
+    cut = _worker_cut(steps, traces, cuts, least_cut)
+    return _finished(_per_sample(steps, cut, problem), traces, leading)
+
+
+def _finished(split: Split, traces: Sequence[Sequence[Any]], leading: int) -> Split:
+    """The split with what takes its cut to the last of the leading deterministic steps."""
+    samples, between = [trace[split.cut] for trace in traces], split.steps[split.cut : leading]
+    finish = None
+    if between and all(map(is_bytes_image, samples)):
+        table = build_table(between, samples)
+        finish = None if isinstance(table, str) else table
+    return replace(split, leading=leading, finish=finish)
 
 
 def _cuts_by_size(traces: Sequence[Sequence[Any]], leading: int) -> list[int]:

@@ -31,8 +31,9 @@ from hotset.placement.plan import Plan, Tier, human_bytes
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import Column, DenseColumn
 from hotset.sources.analyse import Analysis, analyse
-from hotset.sources.fill import Progress, fill_columns
+from hotset.sources.fill import fill_columns
 from hotset.sources.source import Reader, Source, UnkeepableError
+from hotset.sources.sweep import Progress
 
 CHECK_EVERY = 1000
 

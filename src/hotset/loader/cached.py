@@ -23,7 +23,6 @@ from hotset.placement.plan import Plan
 from hotset.rng import Key
 from hotset.sample.column import LeafSchema
 from hotset.sample.tree import batch_leaves, unflatten
-from hotset.sources.fill import Progress
 from hotset.sources.mapstyle import dataset_source
 from hotset.sources.source import (
     ArraySource,
@@ -34,6 +33,7 @@ from hotset.sources.source import (
     is_array_data,
     read,
 )
+from hotset.sources.sweep import Progress
 
 
 class CachedDataset(Dataset[Any]):

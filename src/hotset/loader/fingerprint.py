@@ -12,7 +12,7 @@ from torch import Tensor
 from hotset.chain.step import Step
 from hotset.loader.batch import Resident
 from hotset.ops.pointwise import Table
-from hotset.sample.column import Column, DenseColumn
+from hotset.sample.column import Column, DenseColumn, ListColumn, describe, raw_bytes
 from hotset.sources.analyse import Analysis
 from hotset.sources.source import spread
 
@@ -55,8 +55,11 @@ def _parts(column: Column, analysis: Analysis, resident: Resident | None) -> Ite
         row = index if resident.rows is None else int(resident.rows[index])
         if isinstance(column, DenseColumn):
             yield _bytes_of(column.data[row])
-        else:
+        elif isinstance(column, ListColumn):
             yield _item_bytes(column.items[row])
+        else:
+            leaf = column.item(row)
+            yield raw_bytes(leaf, describe(leaf)).tobytes()
 
 
 def _item_bytes(item: Any) -> bytes:

@@ -20,7 +20,6 @@ from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
 from hotset.placement.budget import resolve_device
-from hotset.sources.fill import Progress
 from hotset.sources.mapstyle import dataset_source
 from hotset.sources.source import (
     Source,
@@ -29,6 +28,7 @@ from hotset.sources.source import (
     dataset_length,
     is_array_data,
 )
+from hotset.sources.sweep import Progress
 
 
 def accelerate(

@@ -1,14 +1,15 @@
 """One leaf of every sample, stored end to end.
 
-A leaf of one shape throughout is *dense*: one tensor with the samples along its first axis.
-Anything else (strings, shapes that differ) is kept as a list. Either gives back each leaf exactly
-as it was: type, shape, dtype, bits.
+A leaf of one shape throughout is *dense*: one tensor with the samples along its first axis. One
+whose shape differs, or text, is *ragged*: the values end to end, and where each begins. Anything
+else is kept as a list. Each gives back every leaf exactly as it was: type, shape, dtype, bits.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -128,12 +129,35 @@ def encode(leaf: Any, schema: LeafSchema) -> Tensor:
     if schema.kind == "tensor":
         return leaf.detach().as_subclass(Tensor).cpu()  # type: ignore[no-any-return]
     if schema.kind == "image":
-        pixels = np.asarray(leaf)
-        planar = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-        return _writable(planar)
+        return _writable(planes(leaf))
     if schema.kind == "array":
         return _writable(leaf)
     return torch.as_tensor(leaf, dtype=schema.dtype)
+
+
+def planes(image: Any) -> np.ndarray:
+    """(C, H, W) of a PIL image. PIL parts the bands in half the time that NumPy takes."""
+    pixels = np.asarray(image)
+    if pixels.ndim == 2:
+        return pixels[None]
+    return np.stack([np.asarray(band) for band in image.split()])
+
+
+def raw_bytes(leaf: Any, schema: LeafSchema) -> np.ndarray:
+    """(nbytes,) uint8: a leaf as it lies in memory or in a file, its values end to end.
+
+    Args:
+        leaf: a value that can be stored, or text.
+        schema: its own.
+    """
+    if schema.kind == "str":
+        return np.frombuffer(leaf.encode("utf-8", "surrogatepass"), np.uint8)
+    if schema.kind == "bytes":
+        return np.frombuffer(leaf, np.uint8)
+    if schema.kind == "image":
+        return np.ascontiguousarray(planes(leaf)).reshape(-1).view(np.uint8)
+    stored = encode(leaf, schema).resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return stored.view(torch.uint8).numpy()
 
 
 def _writable(array: np.ndarray) -> Tensor:
@@ -148,8 +172,11 @@ def decode(stored: Tensor, schema: LeafSchema) -> Any:
     if schema.kind == "image":
         from PIL import Image
 
-        pixels = np.ascontiguousarray(stored.cpu().numpy().transpose(1, 2, 0))
-        return Image.frombytes(schema.mode, (schema.shape[2], schema.shape[1]), pixels.tobytes())
+        size = (schema.shape[2], schema.shape[1])
+        if schema.mode in IMAGE_DTYPES or 0 in size:
+            return Image.frombytes(schema.mode, size, stored.cpu().numpy().tobytes())
+        bands = [Image.frombytes("L", size, band.tobytes()) for band in stored.cpu().numpy()]
+        return bands[0] if schema.mode == "L" else Image.merge(schema.mode, bands)
     array = stored.cpu().numpy()
     if schema.kind == "array":
         return array.copy()
@@ -215,7 +242,51 @@ class ListColumn:
         return self
 
 
-Column = DenseColumn | ListColumn
+@dataclass(frozen=True)
+class RaggedColumn:
+    """A leaf whose shape differs from sample to sample, or text: all values end to end.
+
+    Attributes:
+        schema: of the first leaf; the others have its kind, class, dtype and number of axes.
+        data: (values,) on any device; bytes where it is text.
+        index: (N, 1 + axes) int64 on the host: where each leaf starts in `data`, and its shape;
+            for images also the place of its mode in `modes`.
+        modes: PIL modes of images.
+    """
+
+    schema: LeafSchema
+    data: Tensor
+    index: np.ndarray
+    modes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.data.numel() * self.data.element_size()
+
+    def item(self, row: int) -> Any:
+        """The leaf of one sample as it was."""
+        start, *rest = self.index[row].tolist()
+        axes = len(self.schema.shape) if self.schema.is_storable else 1
+        shape = tuple(rest[:axes])
+        stored = self.data[start : start + math.prod(shape)]
+        if self.schema.kind in ("str", "bytes"):
+            text = stored.cpu().numpy().tobytes()
+            if self.schema.kind == "bytes":
+                return self.schema.cls(text)
+            return self.schema.cls(text.decode("utf-8", "surrogatepass"))
+        mode = self.modes[rest[axes]] if self.modes else ""
+        return decode(stored.reshape(shape), replace(self.schema, shape=shape, mode=mode))
+
+    def to(self, device: torch.device) -> RaggedColumn:
+        """The same column on a device."""
+        return replace(self, data=self.data.to(device))
+
+
+Column = DenseColumn | RaggedColumn | ListColumn
 
 
 def _item_bytes(item: Any) -> int:

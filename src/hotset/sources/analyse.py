@@ -37,6 +37,8 @@ class Analysis:
         spec: the structure of a sample.
         stored: schema of each leaf as it would be stored, after the steps that run once.
         finals: per sample looked at, the schema of each leaf as the whole chain gives it.
+        traced: per sample looked at, the schema of the chain's leaf before each step and after the
+            last.
     """
 
     source: Source
@@ -45,6 +47,7 @@ class Analysis:
     spec: Spec
     stored: tuple[LeafSchema, ...]
     finals: dict[int, tuple[LeafSchema, ...]]
+    traced: dict[int, tuple[LeafSchema, ...]]
 
     @property
     def final(self) -> tuple[LeafSchema, ...]:
@@ -86,12 +89,13 @@ def analyse(source: Source) -> Analysis:
         split = split_chain(steps, traces, least_cut=source.once)
     stored = [describe(leaf) for leaf in leaves]
     stored[source.leaf] = describe(traces[0][split.cut])
-    finals = {}
+    finals, traced = {}, {}
     for index, sample, trace in zip(indices, samples, traces, strict=True):
+        traced[index] = tuple(map(describe, trace))
         schemas = [describe(leaf) for leaf in flatten(sample, spec)[0]]
-        schemas[source.leaf] = describe(trace[-1])
+        schemas[source.leaf] = traced[index][-1]
         finals[index] = tuple(schemas)
-    return Analysis(source, split, dataset, strip(spec), tuple(stored), finals)
+    return Analysis(source, split, dataset, strip(spec), tuple(stored), finals, traced)
 
 
 def _probe_reading(source: Source, reader: Reader, indices: Sequence[int]) -> Verdict:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import get_worker_info
 
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import SchemaError
-from hotset.sample.collate import as_it_is, can_batch, difference
+from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import (
     Column,
     DenseColumn,
@@ -25,16 +24,11 @@ from hotset.sample.column import (
     is_int64,
     list_item,
 )
-from hotset.sample.tree import Spec, flatten
-from hotset.sources.source import Reader, UnkeepableError, read
+from hotset.sample.tree import Spec
+from hotset.sources.source import Reader
+from hotset.sources.sweep import Progress, leaves_of, refuse_draws, sweep
 
-Progress = Callable[[int, int], None]
-"""Called with the samples read so far and their total."""
-
-WORKERS_PAY_SECONDS = 2.0
-"""Reading that takes less than this in the main process is done there."""
 SAMPLES_PER_TASK = 64
-MEASURED_SAMPLES = 8
 
 
 def fill_columns(
@@ -66,13 +60,8 @@ def fill_columns(
     with preserved_generators():
         before = generator_states()
         columns = _filled(reader, length, name, spec, is_ragged_allowed, workers, progress)
-        _refuse_draws(before)
+        refuse_draws(before)
     return columns
-
-
-def _refuse_draws(before: Any) -> None:
-    if generator_states() != before:
-        raise UnkeepableError("a random generator moved while its samples were read")
 
 
 def _filled(
@@ -121,6 +110,7 @@ class _Builder:
             if isinstance(column, DenseColumn):
                 items = [list_item(column.item(row)) for row in range(index)]
                 column = self.columns[number] = ListColumn(schema, items)
+            assert isinstance(column, ListColumn)
             column.items.append(list_item(leaf))
 
     def _refuse_difference(
@@ -156,57 +146,27 @@ def _samples(
     reader: Reader, length: int, name: str, spec: Spec, workers: int
 ) -> Iterator[list[Any]]:
     """The leaves of each sample, in order; by workers where that is quicker."""
-    start = 0
-    if workers > 0:
-        began = time.perf_counter()
-        for start in range(min(MEASURED_SAMPLES, length)):
-            yield _leaves(reader, start, name, spec)
-        start += 1
-        seconds = (time.perf_counter() - began) / start * (length - start)
-        if seconds > WORKERS_PAY_SECONDS:
-            tasks: DataLoader[Any] = DataLoader(
-                _Tasks(reader, start, length, name, spec),
-                batch_size=None,
-                num_workers=workers,
-                collate_fn=as_it_is,
-                generator=torch.Generator(),  # its seed is drawn from here, not from the user's
-            )
-            for items in tasks:
-                for leaves in items:
-                    yield [_unpack(leaf) for leaf in leaves]
-            return
-    for index in range(start, length):
-        yield _leaves(reader, index, name, spec)
+    task = _Leaves(reader, name, spec)
+    for items in sweep(task, range(length), per_task=SAMPLES_PER_TASK, workers=workers):
+        for leaves in items:
+            yield [_unpack(leaf) for leaf in leaves]
 
 
-def _leaves(reader: Reader, index: int, name: str, spec: Spec) -> list[Any]:
-    leaves, found = flatten(read(reader, index, name), spec)
-    if found != spec:
-        raise SchemaError(
-            f"{name}: the sample at index {index} has the leaves {found.paths()}, "
-            f"others have {spec.paths()}; samples must have one structure"
-        )
-    return leaves
+class _Leaves:
+    """Reads samples, and packs their leaves where they go to another process."""
 
+    def __init__(self, reader: Reader, name: str, spec: Spec) -> None:
+        self._reader, self._name, self._spec = reader, name, spec
 
-class _Tasks(Dataset[Any]):
-    """Reads a run of samples per item, in a worker process."""
-
-    def __init__(self, reader: Reader, start: int, length: int, name: str, spec: Spec) -> None:
-        self._reader, self._start, self._length = reader, start, length
-        self._name, self._spec = name, spec
-
-    def __len__(self) -> int:
-        return -(-(self._length - self._start) // SAMPLES_PER_TASK)
-
-    def __getitem__(self, task: int) -> list[list[Any]]:
-        first = self._start + task * SAMPLES_PER_TASK
+    def __call__(self, ids: Sequence[int]) -> list[list[Any]]:
+        if get_worker_info() is None:
+            return [leaves_of(self._reader, index, self._name, self._spec) for index in ids]
         before = generator_states()
         items = [
-            [_pack(leaf) for leaf in _leaves(self._reader, index, self._name, self._spec)]
-            for index in range(first, min(first + SAMPLES_PER_TASK, self._length))
+            [_pack(leaf) for leaf in leaves_of(self._reader, index, self._name, self._spec)]
+            for index in ids
         ]
-        _refuse_draws(before)
+        refuse_draws(before)
         return items
 
 

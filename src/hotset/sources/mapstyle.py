@@ -13,6 +13,7 @@ from hotset.sample.tree import flatten, unflatten
 from hotset.sources.nesting import (
     all_transforms,
     base_datasets,
+    path_of,
     shared_transform,
     signature_of,
     with_transform,
@@ -77,6 +78,9 @@ class DatasetSource:
 
     def is_current(self) -> bool:
         return signature_of(self._dataset) == self._signature
+
+    def path_of(self, index: int) -> str:
+        return path_of(self._dataset, index)
 
     def columns(self) -> None:
         return None

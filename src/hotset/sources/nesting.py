@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -23,6 +25,24 @@ def base_datasets(dataset: Any) -> list[Any]:
     if type(dataset) is ConcatDataset:
         return [base for part in dataset.datasets for base in base_datasets(part)]
     return [dataset]
+
+
+def path_of(dataset: Any, index: int) -> str:
+    """The file that a sample is read from, by torchvision's attributes; nothing where not known."""
+    if type(dataset) is Subset:
+        return path_of(dataset.dataset, int(dataset.indices[index]))
+    if type(dataset) is ConcatDataset:
+        part = bisect_right(dataset.cumulative_sizes, index)
+        before = dataset.cumulative_sizes[part - 1] if part else 0
+        return path_of(dataset.datasets[part], index - before)
+    for name in ("samples", "imgs", "files", "paths"):
+        entries = getattr(dataset, name, None)
+        if isinstance(entries, (list, tuple)) and index < len(entries):
+            entry = entries[index]
+            first = entry[0] if isinstance(entry, (list, tuple)) and entry else entry
+            if isinstance(first, (str, Path)):
+                return str(first)
+    return ""
 
 
 def with_transform(dataset: Any, transform: StepCall) -> Any:

@@ -72,6 +72,10 @@ class Source(Protocol):
         """Whether the user's transforms are still those that were found."""
         ...
 
+    def path_of(self, index: int) -> str:
+        """The file that a sample is read from, where that is known; else nothing."""
+        ...
+
     def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
         """The samples before the chain, where they lie in memory already.
 
@@ -144,6 +148,9 @@ class ArraySource:
 
     def is_current(self) -> bool:
         return True
+
+    def path_of(self, index: int) -> str:
+        return ""
 
     def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
         return self._columns, self._rows, self._spec

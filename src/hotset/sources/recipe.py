@@ -1,0 +1,139 @@
+"""What a store is to be made of: how samples are read for it, and what it is known by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from hotset.chain.step import Chained
+from hotset.keys.fingerprint import Fingerprint, fingerprint
+from hotset.sample.column import LeafSchema, describe, raw_bytes
+from hotset.sample.tree import flatten
+from hotset.sources.analyse import Analysis
+from hotset.sources.source import Reader, Source, read, spread
+from hotset.store.layout import FORMAT, VERSION
+from hotset.store.writer import Content
+
+HASHED_SAMPLES = 2
+"""Samples whose content is part of what a store is known by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What a store is to be made of.
+
+    Attributes:
+        analysis: of the source.
+        cut: steps before this position run once.
+        table: (C, 256) that finishes the chain's leaf when it is read; None if it is kept as it is.
+        schemas: per leaf, of the first sample as it is kept.
+        bytes_per_sample: about what one sample takes.
+        fingerprint: what it is made from.
+    """
+
+    analysis: Analysis
+    cut: int
+    table: Tensor | None
+    schemas: tuple[LeafSchema, ...]
+    bytes_per_sample: tuple[int, ...]
+    fingerprint: Fingerprint
+
+    @property
+    def source(self) -> Source:
+        """Where the samples come from."""
+        return self.analysis.source
+
+    def reader(self) -> Reader:
+        """Reads a sample as it is kept."""
+        steps = self.analysis.split.steps[: self.cut]
+        return self.source.watched_reader(Chained([step.call for step in steps]))
+
+    def content(self) -> Content:
+        """What a writer is told."""
+        samples = len(self.source)
+        return Content(
+            self.analysis.spec,
+            self.source.leaf,
+            self.schemas,
+            self.fingerprint.as_dict(),
+            self.table,
+            tuple(count * samples for count in self.bytes_per_sample),
+        )
+
+    def made(self) -> dict[str, Any]:
+        """How the store is made, for people to read."""
+        steps = self.analysis.split.steps
+        stop = self.analysis.split.leading if self.table is not None else self.cut
+        return {
+            "dataset": self.source.name,
+            "once": [step.name for step in steps[: self.cut]],
+            "by_table": [step.name for step in steps[self.cut : stop]],
+            "left": [step.name for step in steps[stop:]],
+        }
+
+
+def recipe_for(
+    dataset: Any,
+    analysis: Analysis,
+    *,
+    is_whole: bool,
+    version: str | None = None,
+    is_by_content: bool = False,
+) -> Recipe:
+    """The recipe for a store of an analysed source.
+
+    Args:
+        dataset: the user's dataset or arrays.
+        analysis: of it.
+        is_whole: whether samples are to be read from the store as they are before the first random
+            step; else as they are at the cut.
+        version: the user's word for what cannot be keyed.
+        is_by_content: whether all of the files that the dataset names are hashed, and not their
+            sizes and times alone.
+
+    Raises:
+        KeyingError: if something cannot be keyed, and no version is given.
+        SampleError: if a sample cannot be read.
+    """
+    split, source = analysis.split, analysis.source
+    cut, table = split.cut, None
+    if is_whole and split.finish is not None:
+        table = split.finish
+    elif is_whole:
+        cut = split.leading
+    schemas = list(analysis.stored)
+    schemas[source.leaf] = next(iter(analysis.traced.values()))[cut]
+    samples = _samples(analysis, cut)
+    sizes = [[len(raw_bytes(leaf, describe(leaf))) for leaf in leaves] for leaves in samples]
+    made_from = fingerprint(
+        dataset,
+        [step.call for step in split.steps[: split.leading if table is not None else cut]],
+        version=version,
+        everything=is_by_content,
+        samples=[
+            raw_bytes(leaf, describe(leaf)).tobytes() for leaves in samples for leaf in leaves
+        ],
+        extra={"format": f"{FORMAT} {VERSION}"},
+    )
+    mean = tuple(-(-sum(column) // len(column)) for column in zip(*sizes, strict=True))
+    return Recipe(analysis, cut, table, tuple(schemas), mean, made_from)
+
+
+def _samples(analysis: Analysis, cut: int) -> list[list[Any]]:
+    """The leaves of a few samples as they are to be kept."""
+    source = analysis.source
+    reader = source.reader(Chained([step.call for step in analysis.split.steps[:cut]]))
+    return [
+        _storable(flatten(read(reader, index, source.name), analysis.spec)[0])
+        for index in spread(len(source), HASHED_SAMPLES)
+    ]
+
+
+def _storable(leaves: Sequence[Any]) -> list[Any]:
+    return [
+        leaf if describe(leaf).is_storable or isinstance(leaf, (str, bytes)) else repr(type(leaf))
+        for leaf in leaves
+    ]

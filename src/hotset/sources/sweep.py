@@ -1,0 +1,103 @@
+"""Reads many samples in order: in the main process, or by workers where that is quicker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from hotset.chain.probe import generator_states
+from hotset.errors import SchemaError
+from hotset.sample.collate import as_it_is
+from hotset.sample.tree import Spec, flatten
+from hotset.sources.source import Reader, UnkeepableError, read
+
+Progress = Callable[[int, int], None]
+"""Called with the samples read so far and their total."""
+Task = Callable[[Sequence[int]], Any]
+"""Reads the samples with some ids, and gives what is wanted of them; picklable for workers."""
+
+WORKERS_PAY_SECONDS = 2.0
+"""Reading that takes less than this in the main process is done there."""
+MEASURED_SAMPLES = 8
+
+
+def sweep(task: Task, ids: Sequence[int], *, per_task: int, workers: int) -> Iterator[Any]:
+    """What a task gives for all ids, a few at a time, in order.
+
+    Args:
+        task: reads samples.
+        ids: of the samples.
+        per_task: samples at a time.
+        workers: processes that may read, where reading is slow.
+    """
+    start = 0
+    if workers > 0:
+        began = time.perf_counter()
+        start = min(MEASURED_SAMPLES, len(ids))
+        for position in range(start):
+            yield task(ids[position : position + 1])
+        seconds = (time.perf_counter() - began) / max(1, start) * (len(ids) - start)
+        if seconds > WORKERS_PAY_SECONDS:
+            yield from in_workers(task, [ids[start:]], per_task=per_task, workers=workers)
+            return
+    for position in range(start, len(ids), per_task):
+        yield task(ids[position : position + per_task])
+
+
+def in_workers(
+    task: Task, runs: Sequence[Sequence[int]], *, per_task: int, workers: int
+) -> Iterator[Any]:
+    """What a task gives for runs of ids, in order, each part of a run in a worker process."""
+    parts = [run[p : p + per_task] for run in runs for p in range(0, len(run), per_task)]
+    loader: DataLoader[Any] = DataLoader(
+        _Parts(task, parts),
+        batch_size=None,
+        num_workers=workers,
+        collate_fn=as_it_is,
+        generator=torch.Generator(),  # its seed is drawn from here, not from the user's
+    )
+    yield from loader
+
+
+class _Parts(Dataset[Any]):
+    def __init__(self, task: Task, parts: Sequence[Sequence[int]]) -> None:
+        self._task, self._parts = task, parts
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, part: int) -> Any:
+        return self._task(self._parts[part])
+
+
+def leaves_of(reader: Reader, index: int, name: str, spec: Spec) -> list[Any]:
+    """The leaves of a sample that has the structure of the others.
+
+    Raises:
+        SampleError: if it cannot be read.
+        SchemaError: if it has another structure.
+    """
+    leaves, found = flatten(read(reader, index, name), spec)
+    if found != spec:
+        raise SchemaError(
+            f"{name}: the sample at index {index} has the leaves {found.paths()}, "
+            f"others have {spec.paths()}; samples must have one structure"
+        )
+    return leaves
+
+
+def refuse_draws(before: Any) -> None:
+    """Refuses to keep what was read if a generator moved meanwhile.
+
+    Args:
+        before: the generators' states before.
+
+    Raises:
+        UnkeepableError: if one is not as it was.
+    """
+    if generator_states() != before:
+        raise UnkeepableError("a random generator moved while its samples were read")
