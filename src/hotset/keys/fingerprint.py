@@ -1,0 +1,228 @@
+"""What a cache on disk was made from, part by part, and how two of them differ."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import torch
+
+from hotset.chain.step import Step, flatten_chain
+from hotset.errors import ConfigError, FormatError, KeyingError
+from hotset.keys.part import Part
+from hotset.keys.piece import digest_of, hex_of
+from hotset.keys.source import digest_with_files, source_identity, transforms_of
+
+TEXT_LENGTH = 200
+SHOWN_DIGITS = 4
+DIGEST = re.compile("[0-9a-f]{32}")
+FIELDS = ("name", "digest", "text")
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a cache was made from.
+
+    Attributes:
+        parts: each with a name of its own.
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits over all parts; their texts do not count."""
+        return hex_of([(part.name, part.digest) for part in self.parts])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fingerprint in plain values, as for JSON."""
+        return {"digest": self.digest, "parts": [asdict(part) for part in self.parts]}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Fingerprint:
+        """The fingerprint that `as_dict` gave.
+
+        Raises:
+            FormatError: if the values are not such, or do not agree with their digest.
+        """
+        if not isinstance(values, Mapping) or set(values) != {"digest", "parts"}:
+            raise FormatError(
+                "a fingerprint must be a dictionary with 'digest' and 'parts', got "
+                f"{_shortened(repr(values))}; the file is damaged, or of another version of hotset"
+            )
+        rows = values["parts"]
+        if not isinstance(rows, (list, tuple)):
+            raise FormatError(f"a fingerprint's parts must be a list, got {type(rows).__name__}")
+        found = cls(tuple(_part_of(row) for row in rows))
+        names = [part.name for part in found.parts]
+        if len(set(names)) < len(names):
+            raise FormatError(f"a fingerprint's parts must have different names, got {names}")
+        if values["digest"] != found.digest:
+            raise FormatError(
+                f"the fingerprint's digest is {values['digest']!r}, that of its parts is "
+                f"{found.digest}; the file is damaged, or was changed by hand"
+            )
+        return found
+
+
+def _part_of(row: Any) -> Part:
+    if not isinstance(row, Mapping) or set(row) != set(FIELDS):
+        raise FormatError(f"a part must have {', '.join(FIELDS)}, got {_shortened(repr(row))}")
+    if not all(isinstance(value, str) for value in row.values()):
+        raise FormatError(f"a part's values must be strings, got {_shortened(repr(row))}")
+    if DIGEST.fullmatch(row["digest"]) is None:
+        raise FormatError(
+            f"the digest of {row['name']!r} must be 32 hexadecimal digits, got {row['digest']!r}"
+        )
+    return Part(row["name"], row["digest"], row["text"])
+
+
+def fingerprint(
+    dataset: Any,
+    steps: Sequence[Callable[..., Any]],
+    *,
+    version: str | None = None,
+    everything: bool = False,
+    samples: Sequence[bytes] = (),
+    extra: Mapping[str, str] | None = None,
+) -> Fingerprint:
+    """The fingerprint of a dataset and the steps that run once on its samples.
+
+    Parts: those of `extra`; "source"; "step 1" and so on; "transforms" for transforms of the
+    dataset that are not among the steps; "version"; "settings" of torch, torchvision and PIL that
+    change what transforms do; and the versions of Python and of libraries that are installed.
+
+    Args:
+        dataset: as in `source_identity`.
+        steps: nested chains are opened. A file that a step names counts like one of the dataset's.
+        version: the user's word for what the dataset and the steps do. What can be keyed still
+            counts in full; what cannot counts by the name of its class and this version.
+        everything: read every file whole; its content counts in place of the time.
+        samples: bytes of a few samples, which count too.
+        extra: further parts, name to text; "format" for one.
+
+    Raises:
+        KeyingError: if something does not say what it consists of, and no version is given.
+        ConfigError: if `version` is empty, or the name of a further part is taken.
+
+    Example:
+        >>> print(fingerprint([1, 2], [abs]).parts[1])
+        Part(name='step 1', digest='...', text='abs')
+    """
+    if version is not None and (type(version) is not str or not version):
+        raise ConfigError(f'`version` must be a text such as "1", got {version!r}')
+    parts = [Part(name, hex_of(text), text) for name, text in (extra or {}).items()]
+    try:
+        parts.append(source_identity(dataset, everything=everything, samples=samples))
+    except KeyingError:
+        if version is None:
+            raise
+        digest = digest_of([bytes.fromhex(_named(dataset, version)), *samples]).hex()
+        parts.append(Part("source", digest, f"{type(dataset).__name__}, by its version"))
+    calls = flatten_chain(list(steps))
+    for number, call in enumerate(calls, 1):
+        parts.append(_step_part(f"step {number}", call, version, everything))
+    parts += _unlisted(dataset, {part.digest for part in parts}, version, everything)
+    if version is not None:
+        parts.append(Part("version", hex_of(version), version))
+    parts += _surroundings()
+    names = [part.name for part in parts]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"`extra` must not take the name of another part; parts are {names}")
+    return Fingerprint(tuple(parts))
+
+
+def differences(old: Fingerprint, new: Fingerprint) -> list[str]:
+    """Sentences that say in which parts two fingerprints differ; none where they agree."""
+    before = {part.name: part for part in old.parts}
+    after = {part.name: part for part in new.parts}
+    found = []
+    for name, part in before.items():
+        other = after.get(name)
+        if other is None:
+            found.append(f"{name} is gone: was {part.text}")
+        elif other.digest != part.digest:
+            found.append(_difference(part, other))
+    found += [f"{n} is new: is {part.text}" for n, part in after.items() if n not in before]
+    return found
+
+
+def _difference(old: Part, new: Part) -> str:
+    if old.text != new.text:
+        return f"{old.name}: was {old.text}, is {new.text}"
+    digits = f"({old.digest[:SHOWN_DIGITS]}… -> {new.digest[:SHOWN_DIGITS]}…)"
+    return f"the code or state of {old.name} ({old.text}) changed {digits}"
+
+
+def _step_part(name: str, call: Any, version: str | None, everything: bool) -> Part:
+    text = _text_of(call)
+    where = f"{name} ({Step(0, call, 'unknown', '').name})"
+    try:
+        digest, _ = digest_with_files(call, where, everything=everything)
+    except KeyingError:
+        if version is None:
+            raise
+        return Part(name, _named(call, version), text)
+    return Part(name, digest.hex(), text)
+
+
+def _unlisted(
+    dataset: Any, known: set[str], version: str | None, everything: bool
+) -> Iterator[Part]:
+    """Transforms of the dataset's that are no steps; leaving them out would hide their changes."""
+    found = {}
+    for call in transforms_of(dataset):
+        part = _step_part("transforms", call, version, everything)
+        if part.digest not in known:
+            found[part.digest] = part.text
+    if found:
+        yield Part("transforms", hex_of(list(found)), _shortened(", ".join(found.values())))
+
+
+def _surroundings() -> Iterator[Part]:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    image = getattr(sys.modules.get("torchvision"), "_image_backend", "PIL")
+    truncated = getattr(sys.modules.get("PIL.ImageFile"), "LOAD_TRUNCATED_IMAGES", False)
+    texts = {
+        "settings": f"{torch.get_default_dtype()} on {torch.get_default_device()}, images by "
+        f"{image}{', truncated ones too' if truncated else ''}",
+        "python": python,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }
+    for name in ("torchvision", "pillow"):
+        try:
+            texts[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    for name, text in texts.items():
+        yield Part(name, hex_of(text), text)
+
+
+def _named(value: Any, version: str) -> str:
+    """The digest of what cannot be keyed: the name of its class, or its own, and the version."""
+    named = value if isinstance(value, (type, FunctionType)) else type(value)
+    return hex_of(named.__module__, named.__qualname__, version)
+
+
+def _text_of(call: Any) -> str:
+    """A step for a reader, without addresses."""
+    if isinstance(call, (FunctionType, BuiltinFunctionType, MethodType, type)):
+        return call.__qualname__.rpartition("<locals>.")[2]
+    try:
+        text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(call))
+    except Exception:  # whatever a user's class does when it is to be shown
+        text = type(call).__name__
+    if type(call).__name__ == "Lambda":
+        return Step(0, call, "unknown", "").name
+    return _shortened(" ".join(text.split()))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= TEXT_LENGTH else f"{text[: TEXT_LENGTH - 1]}…"

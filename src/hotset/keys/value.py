@@ -1,0 +1,315 @@
+"""Any object taken apart: of what kind it is, and which further objects it consists of."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import random
+import sys
+import types
+import typing
+import weakref
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import torch
+
+from hotset.keys.code import (
+    Missing,
+    ModuleUse,
+    class_piece,
+    code_piece,
+    function_piece,
+    module_piece,
+)
+from hotset.keys.content import (
+    array_piece,
+    generator_piece,
+    image_piece,
+    is_image,
+    tensor_piece,
+)
+from hotset.keys.origin import library_of_module
+from hotset.keys.piece import Link, Piece, UnkeyableError, label
+
+REFUSED = (
+    ("io", "BytesIO", ""),
+    ("io", "StringIO", ""),
+    ("io", "IOBase", "an open file"),
+    ("socket", "socket", "a socket"),
+    ("threading", "Thread", "a thread"),
+    ("types", "GeneratorType", "a generator"),
+    ("types", "AsyncGeneratorType", "a generator"),
+    ("types", "CoroutineType", "a coroutine"),
+    ("types", "FrameType", "a running frame"),
+    ("types", "TracebackType", "a traceback"),
+    ("_thread", "LockType", "a lock"),
+    ("_thread", "RLock", "a lock"),
+    ("multiprocessing.synchronize", "SemLock", "a lock"),
+    ("sqlite3", "Connection", "an open database"),
+    ("sqlite3", "Cursor", "an open database"),
+    ("subprocess", "Popen", "a process"),
+    ("mmap", "mmap", "a memory map"),
+    ("ctypes", "CDLL", "a library opened by ctypes"),
+    ("ctypes", "_Pointer", "a pointer of ctypes"),
+    ("ctypes", "_CFuncPtr", "a pointer of ctypes"),
+)
+"""Module, class and what it is; no words where it can be keyed, though a class below is refused."""
+
+
+def take_apart(value: Any) -> Piece:
+    """What an object consists of.
+
+    Raises:
+        UnkeyableError: if it does not say.
+    """
+    kind = type(value)
+    maker = _EXACT.get(kind)
+    if maker is not None:
+        return maker(value)
+    for family, maker in _FAMILIES:
+        if issubclass(kind, family):
+            return maker(value)
+    if is_image(value):
+        return image_piece(value)
+    for module, name, words in REFUSED:
+        refused = getattr(sys.modules.get(module), name, None)
+        if isinstance(refused, type) and issubclass(kind, refused):
+            if words:
+                raise UnkeyableError(f"{words} ({_shown(value)})")
+            break
+    special = _special(value)
+    return _instance(value) if special is None else special
+
+
+def _shown(value: Any) -> str:
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    file = getattr(value, "name", None)
+    return f"{name} of {file!r}" if isinstance(file, str) and name.startswith("_io.") else name
+
+
+def _items(value: Any) -> Piece:
+    links = [(("item {}", number), item) for number, item in enumerate(value)]
+    return Piece(label(type(value).__name__), links)
+
+
+def _mapping(value: Any) -> Piece:
+    links: list[Link] = []
+    for key, item in value.items():
+        links.append((("a key",), key))
+        links.append((("item {!r}", key), item))
+    return Piece(label(type(value).__name__, len(links)), links)
+
+
+def _set(value: Any) -> Piece:
+    return Piece(label(type(value).__name__), [(("an item",), item) for item in value], False)
+
+
+def _range(value: Any) -> Piece:
+    return Piece(label("range"), [(("the bounds",), (value.start, value.stop, value.step))])
+
+
+def _slice(value: Any) -> Piece:
+    return Piece(label("slice"), [(("the bounds",), (value.start, value.stop, value.step))])
+
+
+def _memory(value: Any) -> Piece:
+    head = (type(value).__name__, getattr(value, "format", "B"), getattr(value, "shape", ()))
+    return Piece(label(*head), [(("the bytes",), bytes(value))])
+
+
+def _reference(value: Any) -> Piece:
+    return Piece(label("weakref"), [(("what is referred to",), value())])
+
+
+def _method(value: Any) -> Piece:
+    name = value.__func__.__name__ if hasattr(value.__func__, "__name__") else "a method"
+    links = [(("the object of {}", name), value.__self__), (("{}", name), value.__func__)]
+    return Piece(label("method"), links)
+
+
+def _wrapper(value: Any) -> Piece:
+    return Piece(label(type(value).__name__), [(("{}", "a method"), value.__func__)])
+
+
+def _property(value: Any) -> Piece:
+    names = ("fget", "fset", "fdel")
+    return Piece(label("property"), [(("its {}", name), getattr(value, name)) for name in names])
+
+
+def _partial(value: Any) -> Piece:
+    links: list[Link] = [(("the function of a partial",), value.func)]
+    for number, argument in enumerate(value.args):
+        links.append((("argument {} of a partial", number), argument))
+    names = sorted(value.keywords)
+    links += [(("argument {!r} of a partial", name), value.keywords[name]) for name in names]
+    links += [(("the class of a partial",), type(value)), (("further",), dict(vars(value)))]
+    return Piece(label("partial", len(value.args), names), links)
+
+
+def _cached(value: Any) -> Piece:
+    links = [(("what is cached",), value.__wrapped__)]
+    return Piece(label("lru_cache", sorted(value.cache_parameters().items())), links)
+
+
+def _builtin(value: Any) -> Piece:
+    """A function of C code, and what it is bound to."""
+    owner = getattr(value, "__self__", None)
+    owner = getattr(value, "__objclass__", owner)
+    home = getattr(value, "__module__", None)
+    if home is None and owner is not None and not isinstance(owner, types.ModuleType):
+        home = (owner if isinstance(owner, type) else type(owner)).__module__
+    head = label(type(value).__name__, home, library_of_module(home), value.__qualname__)
+    if owner is None or isinstance(owner, types.ModuleType):
+        return Piece(head)
+    return Piece(head, [(("the object of {}", value.__name__), owner)])
+
+
+def _enum(value: Any) -> Piece:
+    links = [(("class {}", type(value).__name__), type(value)), (("its value",), value.value)]
+    return Piece(label("enum", value.name), links)
+
+
+def _path(value: Any) -> Piece:
+    return Piece(label("path", type(value).__name__), [(("the path",), str(value))])
+
+
+def _typing(value: Any) -> Piece:
+    return Piece(label("typing", repr(value).partition(" at 0x")[0]))
+
+
+def _special(value: Any) -> Piece | None:
+    """Objects whose pickled state is of no use: it changes with each process or each call."""
+    kind = type(value)
+    if value is getattr(random, "_inst", None) or value is np.random.mtrand._rand:
+        return Piece(label("the process's own generator", kind.__qualname__))
+    if kind.__module__ in ("typing", "types") and kind is not types.SimpleNamespace:
+        return _typing(value)
+    if kind.__module__.startswith("numba.") and hasattr(value, "py_func"):
+        links = [(("the function of {}", kind.__name__), value.py_func)]
+        options = sorted((str(k), repr(v)) for k, v in getattr(value, "targetoptions", {}).items())
+        return Piece(label("numba", library_of_module("numba"), options), links)
+    if kind.__module__ == "torch._ops":
+        return Piece(label("torch operator", library_of_module("torch"), str(value)))
+    return None
+
+
+def _instance(value: Any) -> Piece:
+    """Any other object: its class, and the state with which pickle would make it anew."""
+    kind = type(value)
+    links: list[Link] = [(("class {}", kind.__qualname__), kind)]
+    try:
+        reduce = copyreg.dispatch_table.get(kind)
+        reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        if isinstance(reduced, str):  # known by its name
+            home = getattr(value, "__module__", kind.__module__)
+            head = label("global", reduced, library_of_module(home))
+            state = getattr(value, "__dict__", {})
+            return Piece(head, [*links, *_attributes(state, kind)])
+        maker, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        items = None if items is None else list(items)
+        pairs = None if pairs is None else list(pairs)
+    except Exception as error:  # whatever a class does when asked for its state
+        what = "an iterator" if issubclass(kind, Iterator) else "an object"
+        raise UnkeyableError(f"{what} that does not give its state ({_shown(value)})") from error
+    if maker not in _MAKERS:
+        links.append((("what makes a {}", kind.__qualname__), maker))
+    for number, argument in enumerate(arguments or ()):
+        if argument is not kind:
+            links.append((("argument {} of {}", number, kind.__qualname__), argument))
+    count = len(links)
+    links += _state(state, kind)
+    for words, more in (("its items", items), ("its pairs", pairs)):
+        if more is not None:
+            links.append(((words,), more))
+    return Piece(label("instance", count, items is None, pairs is None), links)
+
+
+_MAKERS = (copyreg.__newobj__, copyreg.__newobj_ex__)  # type: ignore[attr-defined]
+
+
+def _state(state: Any, kind: type) -> Iterator[Link]:
+    if isinstance(state, dict):
+        yield from _attributes(state, kind)
+    elif isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
+        yield from _attributes(state[0] if isinstance(state[0], dict) else {}, kind)
+        yield from _attributes(state[1], kind)
+        yield ("its state",), None if isinstance(state[0], dict) else state[0]
+    else:
+        yield ("its state",), state
+
+
+def _attributes(state: dict[Any, Any], kind: type) -> Iterator[Link]:
+    """Attributes in the order of their names; what `cached_property` keeps there is left out."""
+    if not all(isinstance(name, str) for name in state):
+        yield ("its state",), dict(state)
+        return
+    for name in sorted(state):
+        if isinstance(getattr(kind, name, None), functools.cached_property):
+            continue
+        yield ("",), name
+        yield ("attribute {!r} of {}", name, kind.__qualname__), state[name]
+
+
+def _weak(value: Any) -> Piece:
+    plain = set(value) if isinstance(value, weakref.WeakSet) else dict(value.items())
+    return Piece(label(type(value).__name__), [(("its items",), plain)])
+
+
+def _view(value: Any) -> Piece:
+    return Piece(label(type(value).__name__), [(("its items",), list(value))])
+
+
+def _missing(value: Missing) -> Piece:
+    return Piece(label("missing", value.reason))
+
+
+Maker = Callable[[Any], Piece]
+
+_EXACT: dict[type, Maker] = {
+    **dict.fromkeys((list, tuple), _items),
+    **dict.fromkeys((dict, types.MappingProxyType), _mapping),
+    **dict.fromkeys((set, frozenset), _set),
+    **dict.fromkeys((bytearray, memoryview), _memory),
+    **dict.fromkeys((staticmethod, classmethod), _wrapper),
+    **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _view),
+    **dict.fromkeys(
+        (
+            *(types.BuiltinFunctionType, types.MethodWrapperType, types.WrapperDescriptorType),
+            *(types.MethodDescriptorType, types.ClassMethodDescriptorType),
+            *(types.GetSetDescriptorType, types.MemberDescriptorType),
+        ),
+        _builtin,
+    ),
+    **dict.fromkeys((types.GenericAlias, types.UnionType), _typing),
+    **dict.fromkeys((weakref.WeakSet, weakref.WeakKeyDictionary), _weak),
+    weakref.WeakValueDictionary: _weak,
+    types.FunctionType: function_piece,
+    types.CodeType: code_piece,
+    types.MethodType: _method,
+    types.ModuleType: lambda module: module_piece(ModuleUse(module)),
+    types.CellType: lambda cell: Piece(label("cell"), [(("a cell",), cell.cell_contents)]),
+    type(functools.lru_cache(abs)): _cached,
+    ModuleUse: module_piece,
+    Missing: _missing,
+    property: _property,
+    range: _range,
+    slice: _slice,
+    np.ndarray: array_piece,
+    np.memmap: array_piece,
+    typing.TypeVar: _typing,
+}
+
+_FAMILIES: tuple[tuple[Any, Maker], ...] = (
+    (type, class_piece),
+    (torch.Tensor, tensor_piece),
+    (torch.Generator, generator_piece),
+    (Enum, _enum),
+    (PurePath, _path),
+    (weakref.ref, _reference),
+    (functools.partial, _partial),
+    (types.ModuleType, lambda module: module_piece(ModuleUse(module))),
+)
