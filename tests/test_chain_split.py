@@ -173,8 +173,7 @@ def test_images_of_differing_sizes_are_stored_behind_the_resize():
     split = split_of([v1.RandomHorizontalFlip(), v1.ToTensor()], leaves)[0]
     assert (split.mode, split.cut) == ("worker", 0)
     assert split.decisions[0].reason == (
-        "per sample, since no point of the chain gives values of one shape and dtype that can be "
-        "stored"
+        "per sample, since images differ in size, and RandomHorizontalFlip does not make them one"
     )
 
 

@@ -16,7 +16,7 @@ from hotset.errors import SampleError, SchemaError
 from hotset.sample.collate import same_bits
 from hotset.sample.column import Column, DenseColumn, ListColumn
 from hotset.sample.tree import flatten
-from hotset.sources import fill
+from hotset.sources import sweep
 from hotset.sources.fill import fill_columns
 from tests import streams
 from tests.streams import assert_same
@@ -63,7 +63,7 @@ def test_leaves_come_back_as_they_were(
     sample: Any, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Type, shape, dtype and bits; read in this process or by others."""
-    monkeypatch.setattr(fill, "WORKERS_PAY_SECONDS", -1.0)
+    monkeypatch.setattr(sweep, "WORKERS_PAY_SECONDS", -1.0)
     columns = filled(sample, 150, workers=workers)
     for index in (0, 7, 63, 64, 149):
         for column, leaf in zip(columns, flatten(sample(index))[0], strict=True):
@@ -87,7 +87,7 @@ def test_a_shape_that_differs_is_named(
     odd: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With both indices and both shapes."""
-    monkeypatch.setattr(fill, "WORKERS_PAY_SECONDS", -1.0)
+    monkeypatch.setattr(sweep, "WORKERS_PAY_SECONDS", -1.0)
 
     def sample(index: int) -> Any:
         return index, torch.zeros(3 if index == odd else 2)
@@ -137,7 +137,7 @@ def broken(index: int) -> int:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sample_that_fails_is_named(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process the exception is the cause; from another its traceback is kept as text."""
-    monkeypatch.setattr(fill, "WORKERS_PAY_SECONDS", -1.0)
+    monkeypatch.setattr(sweep, "WORKERS_PAY_SECONDS", -1.0)
     with pytest.raises(SampleError, match=r"Numbers failed at index 77: KeyError: 'no s") as caught:
         filled(broken, 150, workers=workers)
     if workers:
@@ -150,7 +150,7 @@ def test_a_sample_that_fails_is_named(workers: int, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("workers", [0, 2])
 def test_progress_counts_to_the_end(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never backwards; the last call says that all is read."""
-    monkeypatch.setattr(fill, "WORKERS_PAY_SECONDS", -1.0)
+    monkeypatch.setattr(sweep, "WORKERS_PAY_SECONDS", -1.0)
     calls: list[tuple[int, int]] = []
     filled(lambda i: i, 150, workers=workers, progress=lambda *n: calls.append(n))
     assert calls == sorted(calls)
@@ -160,7 +160,7 @@ def test_progress_counts_to_the_end(workers: int, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchs_generator_is_left_alone(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are given a base seed from elsewhere."""
-    monkeypatch.setattr(fill, "WORKERS_PAY_SECONDS", -1.0)
+    monkeypatch.setattr(sweep, "WORKERS_PAY_SECONDS", -1.0)
     before = torch.get_rng_state()
     filled(lambda i: i, 150, workers=workers)
     assert torch.equal(torch.get_rng_state(), before)

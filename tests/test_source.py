@@ -179,10 +179,11 @@ def test_memory_is_found_through_subsets() -> None:
     tensors = streams.tensor_dataset(9)
     source = memory_source(Subset(Subset(tensors, [8, 6, 4, 2]), [3, -4]))
     assert source is not None
-    columns, rows, _ = source.columns()  # type: ignore[misc]
-    assert rows is not None
-    assert rows.tolist() == [2, 8]
-    assert columns[0].data.data_ptr() == tensors.tensors[0].data_ptr()  # type: ignore[union-attr]
+    kept = source.resident()
+    assert kept is not None
+    assert kept.rows is not None
+    assert kept.rows.tolist() == [2, 8]
+    assert kept.columns[0].data.data_ptr() == tensors.tensors[0].data_ptr()  # type: ignore[union-attr]
     assert_same(source.reader(None)(1), tensors[8])
     assert len(source) == 2
     assert memory_source(OwnCode(3)) is None

@@ -17,6 +17,7 @@ from hotset.chain.step import BatchForm, HasBatchForm, Step, StepCall
 from hotset.chain.table import build_table, is_bytes_image
 from hotset.ops.op import Op, Params
 from hotset.ops.pointwise import Table
+from hotset.ops.resample import ResizedCrop
 from hotset.sample.column import describe
 
 Action = Literal["once", "table", "batch", "worker"]
@@ -92,16 +93,33 @@ def split_chain(
     leading = 0
     while leading < len(steps) and steps[leading].nature == "deterministic":
         leading += 1
-    cuts = _cuts_by_size(traces, leading)
+    dense, ragged = _cuts_by_size(traces, leading)
     problem = "no point of the chain gives values of one shape and dtype that can be stored"
-    for number, cut in enumerate(cuts):
+    for number, cut in enumerate((*dense, *ragged)):
         stages = _stages(steps, traces, cut)
+        if not isinstance(stages, str) and number >= len(dense):
+            stages = _opened(stages, traces, cut)
         if not isinstance(stages, str):
             return _finished(_in_batches(steps, cut, stages), traces, leading)
         if number == 0:
             problem = stages
-    cut = _worker_cut(steps, traces, cuts, least_cut)
+    cut = _worker_cut(steps, traces, dense or ragged, least_cut)
     return _finished(_per_sample(steps, cut, problem), traces, leading)
+
+
+def _opened(
+    stages: tuple[Stage, ...], traces: Sequence[Sequence[Any]], cut: int
+) -> tuple[Stage, ...] | str:
+    """The stages, if the first of them makes images of one size of images of differing sizes."""
+    images = [describe(trace[cut]) for trace in traces]
+    ops = [op for stage in stages for op in stage.ops]
+    if not stages:
+        return "values differ in shape"
+    if not ops or not isinstance(ops[0], ResizedCrop):
+        return f"images differ in size, and {stages[0].step.name} does not make them one"
+    if len({schema.shape[0] for schema in images}) > 1:
+        return "images differ in their number of channels"
+    return stages
 
 
 def _finished(split: Split, traces: Sequence[Sequence[Any]], leading: int) -> Split:
@@ -114,14 +132,22 @@ def _finished(split: Split, traces: Sequence[Sequence[Any]], leading: int) -> Sp
     return replace(split, leading=leading, finish=finish)
 
 
-def _cuts_by_size(traces: Sequence[Sequence[Any]], leading: int) -> list[int]:
-    """Positions where values can be stored densely, the smallest first; of equals, the latest."""
-    sizes = {}
+def _cuts_by_size(
+    traces: Sequence[Sequence[Any]], leading: int
+) -> tuple[list[int], list[int]]:
+    """Positions where values of one shape, and of differing shapes, can be stored.
+
+    The smallest come first; of equals, the latest.
+    """
+    dense, ragged = {}, {}
     for cut in range(leading + 1):
-        schemas = {describe(trace[cut]) for trace in traces}
-        if len(schemas) == 1 and next(iter(schemas)).is_storable:
-            sizes[cut] = next(iter(schemas)).nbytes
-    return sorted(sizes, key=lambda cut: (sizes[cut], -cut))
+        schemas = [describe(trace[cut]) for trace in traces]
+        kinds = {(s.kind, s.cls, s.dtype, s.mode, len(s.shape)) for s in schemas}
+        if len(kinds) == 1 and schemas[0].is_storable:
+            sizes = dense if len(set(schemas)) == 1 else ragged
+            sizes[cut] = sum(schema.nbytes for schema in schemas)
+    by_size = [sorted(sizes, key=lambda cut: (sizes[cut], -cut)) for sizes in (dense, ragged)]
+    return by_size[0], by_size[1]
 
 
 def _worker_cut(

@@ -38,7 +38,7 @@ def build_table(steps: Sequence[Step], samples: Sequence[Any]) -> Tensor | str:
     Args:
         steps: deterministic steps, to be run one after the other.
         samples: leaves that reach the first step: PIL images or (C, H, W) uint8 tensors of one
-            shape.
+            number of channels.
     """
     schema = describe(samples[0])
     calls = [step.call for step in steps]
@@ -47,8 +47,12 @@ def build_table(steps: Sequence[Step], samples: Sequence[Any]) -> Tensor | str:
         table = _tabulate(calls, schema)
         if isinstance(table, str):
             return f"{names}: {table}"
-        for image in (*_checks(schema), *(encode(leaf, schema) for leaf in samples)):
-            if not _agrees(table, calls, schema, image):
+        checks = [(schema, image) for image in _checks(schema)]
+        for leaf in samples:
+            own = describe(leaf)
+            checks.append((own, encode(leaf, own)))
+        for own, image in checks:
+            if not _agrees(table, calls, own, image):
                 return f"{names} does not act on each value by itself"
     except Exception as error:
         return f"{names} cannot be tabulated ({type(error).__name__}: {error})"

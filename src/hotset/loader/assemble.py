@@ -18,7 +18,6 @@ from hotset.loader.batch import (
     CollatedPipeline,
     MovedPipeline,
     Pipeline,
-    Resident,
 )
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
@@ -29,9 +28,10 @@ from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Plan, Tier, human_bytes
 from hotset.sample.collate import can_batch, check_collatable, difference
-from hotset.sample.column import Column, DenseColumn
+from hotset.sample.column import DenseColumn
 from hotset.sources.analyse import Analysis, analyse
 from hotset.sources.fill import fill_columns
+from hotset.sources.resident import Resident
 from hotset.sources.source import Reader, Source, UnkeepableError
 from hotset.sources.sweep import Progress
 
@@ -153,7 +153,7 @@ def _place(analysis: Analysis, options: Options) -> tuple[Tier, str]:
             return "device", ""
         notes.append(f"{wanted} exceed the budget of {human_bytes(room)} on {device}")
     room = budget_bytes(None if is_cuda else options.budget, free_bytes(torch.device("cpu")))
-    is_there = analysis.split.cut == 0 and analysis.source.columns() is not None
+    is_there = analysis.split.cut == 0 and analysis.source.resident() is not None
     if is_there or needed <= room:
         return ("host" if is_cuda else "device"), "; ".join(notes)
     notes.append(f"{wanted} exceed the budget of {human_bytes(room)} in host memory")
@@ -163,10 +163,9 @@ def _place(analysis: Analysis, options: Options) -> tuple[Tier, str]:
 def _keep(analysis: Analysis, options: Options) -> Resident:
     """The samples in columns on the CPU, or where they lay already."""
     source, split = analysis.source, analysis.split
-    in_memory = source.columns()
+    in_memory = source.resident()
     if in_memory is not None and split.cut == 0:
-        columns, rows, spec = in_memory
-        return Resident(tuple(columns), spec, source.leaf, rows)
+        return in_memory
     prefix = Chained([step.call for step in split.steps[: split.cut]])
     filled = fill_columns(
         source.watched_reader(prefix),
@@ -185,7 +184,7 @@ def _batched(
 ) -> Assembled:
     on_host = tier == "host" or options.collate is not None
     device = torch.device("cpu") if on_host else options.device
-    resident = _to(resident, device)
+    resident = resident.to(device)
     final = analysis.final[resident.leaf]
     dtype = options.dtype if is_castable(final) else None
     engine = None
@@ -233,7 +232,7 @@ def _batched(
 
 def _per_sample(analysis: Analysis, options: Options, resident: Resident, note: str) -> Assembled:
     split, source = analysis.split, analysis.source
-    resident = _to(resident, torch.device("cpu"))
+    resident = resident.to(torch.device("cpu"))
     decisions = analysis.decisions
     if split.mode == "batch":  # samples differ after all
         reason = "runs per sample, since the samples differ in shape"
@@ -302,23 +301,13 @@ def _checked(
     if options.check_every == 0:
         return pipeline
 
-    def stored(index: int) -> list[Any]:
-        row = index if resident.rows is None else int(resident.rows[index])
-        return [column.item(row) for column in resident.columns]
-
     check = SpotCheck(
         analysis.source,
         analysis.spec,
         analysis.split,
-        stored,
+        resident.leaves,
         Cast(resident.leaf, dtype),
         every=options.check_every,
         is_stacking=options.collate is None,
     )
     return CheckedPipeline(pipeline, check)
-
-
-def _to(resident: Resident, device: torch.device) -> Resident:
-    rows = None if resident.rows is None else resident.rows.to(device)
-    columns: tuple[Column, ...] = tuple(column.to(device) for column in resident.columns)
-    return replace(resident, columns=columns, rows=rows)

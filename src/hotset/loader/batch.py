@@ -20,6 +20,7 @@ from hotset.rng import WORKER_STEP, Draws, Key
 from hotset.sample.collate import gather
 from hotset.sample.column import Column, DenseColumn, LeafSchema, ListColumn, decode
 from hotset.sample.tree import Spec, batch_leaves, unflatten, unflatten_batch
+from hotset.sources.resident import Resident
 
 GROUP_BYTES = 8 << 20
 """Batches are made several in one go while they take no more than this."""
@@ -61,28 +62,6 @@ class Pipeline(Protocol):
     def session(self) -> Any:
         """A context manager that gives a `Make` and ends its threads and processes at the end."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Resident:
-    """The samples as they are kept.
-
-    Attributes:
-        columns: one per leaf.
-        spec: the structure of a sample.
-        leaf: which leaf the engine acts on.
-        rows: (N,) int64 on the columns' device, the row of every sample; None for all in order.
-    """
-
-    columns: tuple[Column, ...]
-    spec: Spec
-    leaf: int
-    rows: Tensor | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(column.nbytes for column in self.columns)
 
 
 class BatchPipeline:

@@ -171,20 +171,12 @@ class CachedDataset(Dataset[Any]):
         resident, analysis = self._made.resident, self._made.analysis
         if resident is None:
             return None
-        if rows is not None and resident.rows is not None:
-            rows = resident.rows.cpu()[rows]
         steps = [step.call for step in analysis.split.steps[analysis.split.cut :]]
         dtype = self._options.dtype
         if dtype is not None and is_castable(analysis.final[resident.leaf]):
             steps.append(ToDtype(dtype))
-        return ArraySource(
-            resident.columns,
-            resident.spec,
-            leaf=resident.leaf,
-            transform=steps,
-            rows=resident.rows if rows is None else rows,
-            name=type(self).__name__,
-        )
+        kept = resident if rows is None else resident.of(rows)
+        return ArraySource(kept, transform=steps, name=type(self).__name__)
 
     def _refuse_copies(self) -> None:
         """Data on CUDA can be used in the main process only, and cannot be pinned."""

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from hotset.chain.step import Step
-from hotset.loader.batch import Resident
 from hotset.ops.pointwise import Table
 from hotset.sample.column import Column, DenseColumn, ListColumn, describe, raw_bytes
 from hotset.sources.analyse import Analysis
+from hotset.sources.resident import Resident
 from hotset.sources.source import spread
 
 ROWS = 16

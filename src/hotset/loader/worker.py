@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
-from hotset.loader.batch import Make, Request, Resident, move, seeds_of
+from hotset.loader.batch import Make, Request, move, seeds_of
 from hotset.sample.collate import as_it_is, check_same
 from hotset.sample.tree import unflatten
+from hotset.sources.resident import Resident
 from hotset.sources.source import Reader, read
 
 SeededIndex = tuple[int, int]
@@ -38,8 +39,7 @@ class CachedReader:
 
     def __call__(self, index: int) -> Any:
         resident = self._resident
-        row = index if resident.rows is None else int(resident.rows[index])
-        leaves = [column.item(row) for column in resident.columns]
+        leaves = resident.leaves(index)
         leaves[resident.leaf] = self._rest(leaves[resident.leaf])
         return unflatten(resident.spec, iter(leaves))
 

@@ -56,8 +56,10 @@ class Analysis:
 
     @property
     def bytes_per_sample(self) -> int:
-        """Bytes one sample takes when stored; text and objects count nothing."""
-        return sum(schema.nbytes for schema in self.stored)
+        """About what one sample takes when stored; text and objects count nothing."""
+        others = sum(schema.nbytes for schema in self.stored) - self.stored[self.source.leaf].nbytes
+        sizes = [schemas[self.split.cut].nbytes for schemas in self.traced.values()]
+        return others + -(-sum(sizes) // len(sizes))
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -99,7 +101,7 @@ def analyse(source: Source) -> Analysis:
 
 
 def _probe_reading(source: Source, reader: Reader, indices: Sequence[int]) -> Verdict:
-    if source.columns() is not None:
+    if source.resident() is not None:
         return Verdict(True, "already in memory")
     for call in source.unseen:
         nature = torchvision.nature_of(call)

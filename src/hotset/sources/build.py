@@ -29,7 +29,7 @@ from hotset.sources.source import (
 )
 from hotset.sources.sweep import Progress, leaves_of, refuse_draws, sweep
 from hotset.store.arrayfile import free_bytes_at
-from hotset.store.chunk import Chunk, Packer, samples_per_chunk
+from hotset.store.chunk import Chunk, Packer, Taken, samples_per_chunk
 from hotset.store.store import Store
 from hotset.store.writer import Writer
 
@@ -99,10 +99,7 @@ def build(
     if isinstance(data, DataLoader):
         workers = data.num_workers if workers is None else workers
         data = data.dataset
-    if workers is None:
-        workers = os.cpu_count() or 1
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
-        raise ConfigError(f"`workers` must be a whole number, 0 or more, got {workers!r}")
+    workers = _checked_workers((os.cpu_count() or 1) if workers is None else workers)
     analysis = analyse(_source_of(data, transform))
     if not analysis.dataset.is_deterministic:
         raise ConfigError(
@@ -114,6 +111,12 @@ def build(
         data, analysis, is_whole=True, version=version, is_by_content=source == "content"
     )
     return stored(recipe, Path(path), workers=workers, on_error=on_error, progress=progress)
+
+
+def _checked_workers(workers: Any) -> int:
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
+        raise ConfigError(f"`workers` must be a whole number, 0 or more, got {workers!r}")
+    return workers
 
 
 def _source_of(data: Any, transform: Any) -> Source:
@@ -241,7 +244,7 @@ class ChunkReader:
         """
         before = generator_states() if get_worker_info() is not None else None
         read: list[int] = []
-        samples: list[list[Any]] = []
+        samples: list[Taken] = []
         failed: list[tuple[int, str]] = []
         replaced: list[tuple[int, int]] = []
         for index in ids:
@@ -259,17 +262,16 @@ class ChunkReader:
             read.append(index)
             samples.append(found)
         has_drawn = before is not None and generator_states() != before
-        chunk = self._packer.pack(read, samples, failed, replaced)
-        return replace(chunk, has_drawn=has_drawn)
+        return self._packer.pack(read, samples, failed, replaced, has_drawn)
 
-    def _sample(self, index: int) -> list[Any] | str:
-        """The leaves of a sample, or why it cannot be read."""
+    def _sample(self, index: int) -> Taken | str:
+        """A sample, or why it cannot be read."""
         try:
-            return leaves_of(self._reader, index, self._name, self._spec)
+            return self._packer.taken(leaves_of(self._reader, index, self._name, self._spec))
         except SampleError as error:
             return str(error)
 
-    def _substitute(self, index: int) -> tuple[int, list[Any] | None]:
+    def _substitute(self, index: int) -> tuple[int, Taken | None]:
         """The next sample that can be read."""
         for step in range(1, min(SUBSTITUTES, self._total)):
             stand_in = (index + step) % self._total

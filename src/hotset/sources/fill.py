@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,9 +158,9 @@ class _Leaves:
     def __init__(self, reader: Reader, name: str, spec: Spec) -> None:
         self._reader, self._name, self._spec = reader, name, spec
 
-    def __call__(self, ids: Sequence[int]) -> list[list[Any]]:
-        if get_worker_info() is None:
-            return [leaves_of(self._reader, index, self._name, self._spec) for index in ids]
+    def __call__(self, ids: Sequence[int]) -> Iterable[list[Any]]:
+        if get_worker_info() is None:  # one by one: a dataset may use its memory again
+            return (leaves_of(self._reader, index, self._name, self._spec) for index in ids)
         before = generator_states()
         items = [
             [_pack(leaf) for leaf in leaves_of(self._reader, index, self._name, self._spec)]

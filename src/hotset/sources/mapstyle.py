@@ -35,9 +35,11 @@ def dataset_source(dataset: Any, transform: Any = None, pre_transform: Any = Non
     before = checked_chain(pre_transform, "pre_transform")
     added = [*before, *checked_chain(transform, "transform")]
     probes = spread(len(dataset), STRUCTURE_PROBES)
-    if added:
-        return DatasetSource(Transformed(dataset, added), probes, len(before))
-    return memory_source(dataset) or DatasetSource(dataset, probes)
+    found = memory_source(dataset)
+    if not added:
+        return found or DatasetSource(dataset, probes)
+    extended = None if found is None else found.with_steps(added, len(before))
+    return extended or DatasetSource(Transformed(dataset, added), probes, len(before))
 
 
 class DatasetSource:
@@ -82,7 +84,7 @@ class DatasetSource:
     def path_of(self, index: int) -> str:
         return path_of(self._dataset, index)
 
-    def columns(self) -> None:
+    def resident(self) -> None:
         return None
 
     def _leaf_of(self, transform: StepCall, probes: Sequence[int]) -> int | None:

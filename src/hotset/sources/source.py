@@ -10,6 +10,7 @@ dataset is never changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +20,10 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from hotset.chain.step import StepCall, checked_chain, flatten_chain
 from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
-from hotset.sample.column import Column, column_of
+from hotset.sample.column import column_of
 from hotset.sample.tree import Spec, flatten, strip, unflatten
+from hotset.sources.resident import Resident, of_store
+from hotset.store.store import Store
 
 Reader = Callable[[int], Any]
 """Gives the sample at an index."""
@@ -76,12 +79,8 @@ class Source(Protocol):
         """The file that a sample is read from, where that is known; else nothing."""
         ...
 
-    def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
-        """The samples before the chain, where they lie in memory already.
-
-        Returns:
-            One column per leaf; (N,) int64 rows of the samples, None for all in order; the spec.
-        """
+    def resident(self) -> Resident | None:
+        """The samples before the chain, where they lie in memory or mapped already."""
         ...
 
 
@@ -102,46 +101,43 @@ def read(reader: Reader, index: int, name: str) -> Any:
 
 
 class ArraySource:
-    """Fields held as tensors or arrays, with a chain on one of them.
+    """Samples that lie in memory or in mapped files, with a chain on one of their leaves.
 
     Args:
-        columns: one per leaf.
-        spec: the sample they make.
-        leaf: which leaf the chain acts on.
+        kept: the samples; its leaf is the one that the chain acts on.
         transform: the chain.
-        rows: (N,) int64, which rows the samples are; None for all in order.
         name: what messages call it.
         once: how many of the first steps run once in any case.
     """
 
     def __init__(
-        self,
-        columns: Sequence[Column],
-        spec: Spec,
-        *,
-        leaf: int = 0,
-        transform: Any = None,
-        rows: Tensor | None = None,
-        name: str = "the data",
-        once: int = 0,
+        self, kept: Resident, *, transform: Any = None, name: str = "the data", once: int = 0
     ) -> None:
-        self._columns, self._spec, self._rows = columns, spec, rows
-        self.leaf, self.name, self.once = leaf, name, once
+        self._kept, self.name, self.once = kept, name, once
+        self.leaf = kept.leaf
         self.unseen: list[StepCall] = []
         self.steps = flatten_chain(transform)
 
     def __len__(self) -> int:
-        return len(self._columns[0]) if self._rows is None else len(self._rows)
+        return len(self._kept)
+
+    def with_steps(self, calls: Sequence[StepCall], once: int) -> ArraySource | None:
+        """The same samples with further steps, the first `once` of which run once in any case.
+
+        None where the chain acts on another leaf than the first, which further steps are for.
+        """
+        if self.leaf != 0 and self.steps:
+            return None
+        kept = replace(self._kept, leaf=0)
+        return ArraySource(
+            kept,
+            transform=[*self.steps, *calls],
+            name=self.name,
+            once=len(self.steps) + once if once else self.once,
+        )
 
     def reader(self, transform: StepCall | None) -> Reader:
-        def read_row(index: int) -> Any:
-            row = index if self._rows is None else int(self._rows[index])
-            leaves = [column.item(row) for column in self._columns]
-            if transform is not None:
-                leaves[self.leaf] = transform(leaves[self.leaf])
-            return unflatten(self._spec, iter(leaves))
-
-        return read_row
+        return _RowReader(self._kept, transform)
 
     def watched_reader(self, transform: StepCall) -> Reader:
         return self.reader(transform)
@@ -152,8 +148,21 @@ class ArraySource:
     def path_of(self, index: int) -> str:
         return ""
 
-    def columns(self) -> tuple[Sequence[Column], Tensor | None, Spec] | None:
-        return self._columns, self._rows, self._spec
+    def resident(self) -> Resident | None:
+        return self._kept
+
+
+class _RowReader:
+    """Reads kept samples by index; picklable where the transform is."""
+
+    def __init__(self, kept: Resident, transform: StepCall | None) -> None:
+        self._kept, self._transform = kept, transform
+
+    def __call__(self, index: int) -> Any:
+        leaves = self._kept.leaves(index)
+        if self._transform is not None:
+            leaves[self._kept.leaf] = self._transform(leaves[self._kept.leaf])
+        return unflatten(self._kept.spec, iter(leaves))
 
 
 def is_array_data(data: Any) -> bool:
@@ -195,13 +204,8 @@ def array_source(data: Any, transform: Any = None, pre_transform: Any = None) ->
     if chain is not None and before is not None and leaf != pre_leaf:
         raise ConfigError("`pre_transform` and `transform` must be for the same field")
     once = checked_chain(before, "pre_transform")
-    return ArraySource(
-        columns,
-        strip(spec),
-        leaf=leaf if before is None else pre_leaf,
-        transform=[*once, *checked_chain(chain, "transform")],
-        once=len(once),
-    )
+    kept = Resident(tuple(columns), strip(spec), leaf if before is None else pre_leaf)
+    return ArraySource(kept, transform=[*once, *checked_chain(chain, "transform")], once=len(once))
 
 
 def _field_of(transform: Any, spec: Spec, argument: str) -> tuple[int, Any]:
@@ -226,7 +230,7 @@ def _field_of(transform: Any, spec: Spec, argument: str) -> tuple[int, Any]:
 def memory_source(dataset: Any) -> ArraySource | None:
     """A source over a dataset whose samples lie in memory, also through `Subset`; None for others.
 
-    That is torch's `TensorDataset`, and any dataset with an `array_source` method.
+    That is torch's `TensorDataset`, `hotset.Store`, and any dataset with an `array_source` method.
     """
     rows: Tensor | None = None
     inner = dataset
@@ -237,7 +241,12 @@ def memory_source(dataset: Any) -> ArraySource | None:
     if type(inner) is TensorDataset:
         columns = [column_of(tensor, f"tensor {n}") for n, tensor in enumerate(inner.tensors)]
         spec = strip(flatten(tuple(range(len(columns))))[1])
-        return ArraySource(columns, spec, rows=rows, name="TensorDataset")
+        return ArraySource(Resident(tuple(columns), spec, 0, rows), name="TensorDataset")
+    if isinstance(inner, Store):
+        kept = of_store(inner)
+        return ArraySource(
+            kept if rows is None else kept.of(rows), transform=inner.steps, name="Store"
+        )
     if hasattr(inner, "array_source"):
         return inner.array_source(rows)  # type: ignore[no-any-return]
     return None

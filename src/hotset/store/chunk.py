@@ -47,6 +47,10 @@ class Chunk:
         return self.payload.numpy()[start : ends[field]]
 
 
+Taken = list[tuple[LeafSchema, np.ndarray]]
+"""Per leaf of a sample, its schema and its bytes."""
+
+
 class Packer:
     """Packs samples; made once per process, so that equal schemas are one object.
 
@@ -57,33 +61,39 @@ class Packer:
     def __init__(self) -> None:
         self.schemas: dict[LeafSchema, LeafSchema] = {}
 
+    def taken(self, leaves: Sequence[Any]) -> Taken:
+        """One sample's leaves, copied: a dataset may use its memory again for the next."""
+        taken = []
+        for leaf in leaves:
+            schema = self._known(describe(leaf))
+            values = raw_bytes(leaf, schema)
+            is_shared = schema.kind in ("tensor", "array")
+            taken.append((schema, values.copy() if is_shared else values))
+        return taken
+
     def pack(
         self,
         ids: Sequence[int],
-        samples: Sequence[Sequence[Any]],
+        samples: Sequence[Taken],
         failed: Sequence[tuple[int, str]] = (),
         replaced: Sequence[tuple[int, int]] = (),
+        has_drawn: bool = False,
     ) -> Chunk:
-        """A chunk of samples, each given by its leaves."""
-        schemas: list[tuple[LeafSchema, ...]] = []
-        parts: list[np.ndarray] = []
-        for leaves in zip(*samples, strict=True):
-            found = [self._known(describe(leaf)) for leaf in leaves]
-            values = [raw_bytes(leaf, schema) for leaf, schema in zip(leaves, found, strict=True)]
-            schemas.append(tuple(found))
-            parts.extend(values)
+        """A chunk of samples, each as it was taken."""
+        fields = list(zip(*samples, strict=True))
+        parts = [values for taken in fields for _, values in taken]
         lengths = np.array([len(part) for part in parts], np.int64)
         payload = torch.empty(int(lengths.sum()), dtype=torch.uint8)
         if parts:
             np.concatenate(parts, out=payload.numpy())
-        shape = (len(schemas), -1) if schemas else (0, 0)
         return Chunk(
             tuple(ids),
-            tuple(schemas),
+            tuple(tuple(schema for schema, _ in taken) for taken in fields),
             payload,
-            lengths.reshape(shape),
+            lengths.reshape(len(fields), len(samples)),
             tuple(failed),
             tuple(replaced),
+            has_drawn,
         )
 
     def _known(self, schema: LeafSchema) -> LeafSchema:

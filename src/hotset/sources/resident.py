@@ -1,0 +1,99 @@
+"""Samples as they are kept: in memory, on a device, or in a store's mapped files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hotset.sample.column import Column
+from hotset.sample.tree import Spec
+from hotset.store.store import Store
+
+Touch = Callable[[np.ndarray], None]
+"""Told the rows (B,) int64 that are about to be read; raises where they must not be."""
+
+
+@dataclass(eq=False)
+class Resident:
+    """The samples as they are kept.
+
+    Attributes:
+        columns: one per leaf.
+        spec: the structure of a sample.
+        leaf: which leaf the chain acts on.
+        rows: (N,) int64 on the columns' device, the row of every sample; None for all in order.
+        store: the store that the columns are of; None if they are of none.
+    """
+
+    columns: tuple[Column, ...]
+    spec: Spec
+    leaf: int
+    rows: Tensor | None = None
+    store: Store | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.columns[0]) if self.rows is None else len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(column.nbytes for column in self.columns)
+
+    def __reduce__(self) -> Any:
+        # Of a store only the path travels to another process, which maps the files itself.
+        columns = () if self.store is not None else self.columns
+        return _restored, (columns, self.spec, self.leaf, self.rows, self.store)
+
+    def touch(self, rows: np.ndarray) -> None:
+        """Must be told of rows before they are read; a store then looks at their checksums.
+
+        Raises:
+            FormatError: if a block that they lie in is damaged.
+        """
+        if self.store is not None:
+            self.store.touch(rows)
+
+    def leaves(self, index: int) -> list[Any]:
+        """The leaves of one sample as they were."""
+        row = index if self.rows is None else int(self.rows[index])
+        if self.store is not None:
+            self.store.touch(np.array([row]))
+        return [column.item(row) for column in self.columns]
+
+    def of(self, samples: Tensor) -> Resident:
+        """Some of the samples.
+
+        Args:
+            samples: (M,) int64 on the CPU.
+        """
+        rows = samples if self.rows is None else self.rows.cpu()[samples]
+        return replace(self, rows=rows)
+
+    def to(self, device: torch.device) -> Resident:
+        """The same samples on a device; copied only where they must be."""
+        rows = None if self.rows is None else self.rows.to(device)
+        if device.type == "cpu":
+            columns = tuple(column.to(device) for column in self.columns)
+            return replace(self, columns=columns, rows=rows)
+        if self.store is not None:
+            self.store.touch(np.arange(len(self.columns[0])))
+        columns = tuple(column.to(device) for column in self.columns)
+        return replace(self, columns=columns, rows=rows, store=None)
+
+
+def of_store(store: Store, leaf: int | None = None) -> Resident:
+    """A store's samples, mapped."""
+    return Resident(
+        store.columns, store.spec, store.leaf if leaf is None else leaf, store.rows, store
+    )
+
+
+def _restored(
+    columns: tuple[Column, ...], spec: Spec, leaf: int, rows: Tensor | None, store: Store | None
+) -> Resident:
+    return Resident(columns if store is None else store.columns, spec, leaf, rows, store)
