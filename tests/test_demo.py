@@ -23,7 +23,6 @@ from hotset.demo.measure import EpochTime, Run, time_epoch
 from hotset.demo.network import Trainer, build_network
 from hotset.demo.page import as_page
 from hotset.demo.pipelines import Pipelines, channel_statistics, load_material
-from hotset.demo.progress import Progress
 from hotset.demo.report import Report
 from hotset.demo.run import run_and_write
 from hotset.demo.settings import Settings
@@ -36,6 +35,7 @@ from hotset.errors import (
     MissingDataError,
     MissingExtraError,
 )
+from hotset.progress import Progress
 
 for package in ("matplotlib", "mlxtend", "skimage", "torchvision"):
     pytest.importorskip(package, reason=f"{package} comes with the extra `demo`")
@@ -514,7 +514,7 @@ def test_figures_are_escaped_in_the_page(done: Done) -> None:
     assert "&lt;script&gt;" in page
 
 
-# Network and progress
+# Network
 
 
 def test_network_learns_and_starts_alike() -> None:
@@ -531,27 +531,3 @@ def test_network_learns_and_starts_alike() -> None:
     assert [trainer.learn((images, labels)) for _ in range(20)] == [32] * 20
     assert trainer.accuracy(images, labels) == 1.0
     assert networks[0].training
-
-
-def test_live_progress_rewrites_one_line_now_and_then() -> None:
-    """On a terminal a line is rewritten ten times a second at most, and is gone before the next."""
-    now = 0.0
-    stream = io.StringIO()
-    progress = Progress(stream, is_live=True, clock=lambda: now)
-    progress.update("training", 1, 4)
-    progress.update("training", 2, 4)  # too soon
-    now = 1.0
-    progress.update("training", 3, 4)
-    progress.say("done")
-    progress.clear()
-    assert stream.getvalue() == "\r 25%  training\x1b[K\r 75%  training\x1b[K\r\x1b[Kdone\n"
-
-
-def test_progress_is_sparse_where_nobody_watches() -> None:
-    """Into a file only whole lines are written."""
-    stream = io.StringIO()
-    progress = Progress(stream)
-    progress.update("training", 1, 4)
-    progress.say("done")
-    progress.clear()
-    assert stream.getvalue() == "done\n"

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 import hotset
 from hotset.datasets.files import download_cifar10
 from hotset.demo.data import ArrayDataset, Arrays, mnist_5k, photograph_patches, real_cifar10
-from hotset.demo.progress import Progress
+from hotset.progress import Progress
 from hotset.demo.settings import Settings
 from hotset.errors import ConfigError, DownloadError, MissingDataError, MissingExtraError
 

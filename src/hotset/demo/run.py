@@ -23,7 +23,7 @@ from hotset.demo.pipelines import (
     load_material,
     require_torchvision,
 )
-from hotset.demo.progress import Progress
+from hotset.progress import Progress
 from hotset.demo.report import Origin, Report
 from hotset.demo.settings import Settings
 from hotset.demo.summary import Summary
