@@ -58,7 +58,7 @@ def test_words_are_the_references(
     sample: int, again: int, epoch: int, step: int, draw: int, seed: int
 ):
     """The kernel's words are those of `Draws.words`, whatever they are keyed by."""
-    found = numba_cpu._words(sample, again, epoch, step, draw, np.uint64(seed))
+    found = numba_cpu.draw_words(sample, again, epoch, step, draw, np.uint64(seed))
     one = torch.tensor([sample])
     expected = Draws(Key(seed, epoch, 0), one, torch.tensor([again])).words(step, draw)
     assert list(found) == expected[0].tolist()

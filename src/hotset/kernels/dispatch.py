@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.kernels.arena import Arena
+from hotset.errors import ConfigError
+from hotset.kernels.batches import Batches, bits, chain_of, keys_of
+from hotset.kernels.cropping import lower_crop
 from hotset.kernels.program import NotFusable, Program, lower
+from hotset.kernels.ragged import RaggedNumbaEngine, RaggedReference, RaggedTritonEngine
 from hotset.kernels.threads import Threads
 from hotset.ops.op import Op, Shape, apply_gated, draw_gated
-from hotset.rng import MASK_32, Draws
+from hotset.ops.resample import ResizedCrop
+from hotset.rng import Draws
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,6 @@ class Run:
 
 LAUNCH_BATCHES = 64
 """Most batches in one launch; their bytes are bounded elsewhere."""
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-SIGNED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Engine(Protocol):
@@ -94,6 +95,58 @@ def choose_engine(
     return TritonEngine(program, device, is_channels_last)
 
 
+def choose_ragged_engine(
+    ops: Sequence[Op],
+    channels: int,
+    *,
+    out_dtype: torch.dtype | None,
+    device: torch.device,
+    is_channels_last: bool = False,
+    threads: int | None = None,
+) -> RaggedNumbaEngine | RaggedTritonEngine | RaggedReference:
+    """The fastest engine for a chain on uint8 images of differing sizes.
+
+    Args:
+        ops: the operations, in order; the first is a `ResizedCrop`, which gives them one size.
+        channels: of every image.
+        out_dtype: dtype of the batch, None to leave it as the chain makes it.
+        device: where the images lie.
+        is_channels_last: memory format of the batch.
+        threads: CPU threads, None for torch's number.
+
+    Raises:
+        ConfigError: the chain does not begin with a `ResizedCrop`, or only some samples pass it.
+    """
+    crop, rest = (ops[0] if ops else None), ops[1:]
+    if not isinstance(crop, ResizedCrop):
+        raise ConfigError(
+            "images of differing sizes must first be cropped and resized to one size by a "
+            f"`ResizedCrop`, got {type(crop).__name__ if ops else 'no step'}; or store them at one "
+            "size"
+        )
+    if crop.gate is not None:
+        raise ConfigError(
+            "a `ResizedCrop` that is applied to some samples only leaves the others at their own "
+            "sizes, which do not stack; apply it to all"
+        )
+
+    def reference(reason: str) -> RaggedReference:
+        return RaggedReference(crop, rest, out_dtype, is_channels_last, reason)
+
+    arrays = lower_crop(crop)
+    if isinstance(arrays, str):
+        return reference(arrays)
+    program = lower(rest, (channels, *crop.size), torch.uint8, out_dtype)
+    if isinstance(program, NotFusable):
+        return reference(program.reason)
+    needed = "numba" if device.type == "cpu" else "triton"
+    if find_spec(needed) is None:
+        return reference(f"{needed} is not installed")
+    if device.type == "cpu":
+        return RaggedNumbaEngine(arrays, program, is_channels_last, threads)
+    return RaggedTritonEngine(arrays, program, device, is_channels_last)
+
+
 class Reference:
     """Executes a chain operation by operation in PyTorch, on any device."""
 
@@ -144,16 +197,8 @@ class NumbaEngine:
         self._is_channels_last = is_channels_last
         self._threads = threads
         self.side_by_side = Threads(threads).count
-        self._chain = (
-            program.geometry,
-            program.maps,
-            program.erasures,
-            program.scales,
-            program.aspects,
-            _bits(program.values),
-            program.base,
-        )
-        self._arena: Arena | None = None
+        self._chain = chain_of(program)
+        self._out = Batches(program, is_channels_last)
         self._seen: tuple[Tensor, np.ndarray] | None = None
 
     @contextmanager
@@ -166,44 +211,30 @@ class NumbaEngine:
     ) -> list[Tensor]:
         from hotset.kernels import numba_cpu
 
-        program = self._program
-        channels, height, width = program.out_shape
-        shape = (height, width, channels) if self._is_channels_last else program.out_shape
-        if self._arena is None or self._arena.capacity < max(sizes):
-            self._arena = Arena((max(sizes), *shape), program.out_dtype)
-        outs = [self._arena.take(size) for size in sizes]
-        images, pixels = self._images(source), math.prod(shape)
-        targets = [_bits(out).reshape(len(out), pixels) for out in outs]
-        bounds = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
+        images, shapes = self._images(source), (self._program.in_shape, self._program.out_shape)
         row, ids, occurrence = rows.numpy(), draws.ids.numpy(), draws.occurrence.numpy()
-        key = draws.key
-        keys = np.array([key.seed & (2**64 - 1), key.run_seed & (2**64 - 1)], dtype=np.uint64)
-        epoch, shapes = key.epoch & MASK_32, (program.in_shape, program.out_shape)
+        keys, epoch = keys_of(draws)
 
-        def work(start: int, stop: int) -> None:
-            for target, (first, end) in zip(targets, bounds, strict=True):
-                part = slice(max(start, first), min(stop, end))
-                if part.start < part.stop:
-                    numba_cpu.run(
-                        images,
-                        row[part],
-                        ids[part],
-                        occurrence[part],
-                        keys,
-                        epoch,
-                        self._chain,
-                        shapes,
-                        self._is_channels_last,
-                        target[part.start - first : part.stop - first],
-                    )
+        def fill(part: slice, out: np.ndarray) -> None:
+            numba_cpu.run(
+                images,
+                row[part],
+                ids[part],
+                occurrence[part],
+                keys,
+                epoch,
+                self._chain,
+                shapes,
+                self._is_channels_last,
+                out,
+            )
 
-        threads.run(work, len(rows))
-        return [out.permute(0, 3, 1, 2) for out in outs] if self._is_channels_last else outs
+        return self._out.fill(threads, sizes, fill)
 
     def _images(self, source: Tensor) -> np.ndarray:
         """(N, C*H*W) the images' memory; the same source comes with every batch."""
         if self._seen is None or self._seen[0] is not source:
-            self._seen = source, _bits(source).reshape(len(source), math.prod(source.shape[1:]))
+            self._seen = source, bits(source).reshape(len(source), math.prod(source.shape[1:]))
         return self._seen[1]
 
 
@@ -224,9 +255,3 @@ class TritonEngine:
         yield Run(
             lambda images, rows, draws, sizes: torch.split(run(images, rows, draws), list(sizes))
         )
-
-
-def _bits(tensor: Tensor) -> np.ndarray:
-    """A CPU tensor's memory as unsigned integers of its elements' size; nothing is copied."""
-    size = tensor.element_size()
-    return tensor.contiguous().view(SIGNED[size]).numpy().view(UNSIGNED[size])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from hotset.kernels import avx512
 from hotset.kernels.prefetch import CACHE_LINE_BYTES, prefetch
 from hotset.kernels.program import Field, Kind
 from hotset.ops.erase import TRIES
@@ -42,6 +43,7 @@ WINDOW, HORIZONTAL, RANDOM_ERASE = (
 
 M0, M1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
 W0, W1 = np.uint64(PHILOX_W0), np.uint64(PHILOX_W1)
+BLOCK = avx512.BLOCK
 LOW = np.uint64(MASK_32)
 HALF = np.uint64(32)
 
@@ -58,7 +60,8 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _words(sample: Any, occurrence: Any, epoch: Any, step: Any, draw: Any, seed: Any) -> Any:
+def draw_words(sample: Any, occurrence: Any, epoch: Any, step: Any, draw: Any, seed: Any) -> Any:
+    """Four random words of a step, as `hotset.rng.Draws.words`."""
     c1 = ((sample >> 32) << 16) | (occurrence & 0xFFFF)
     return philox(
         np.uint64(sample) & LOW,
@@ -77,22 +80,22 @@ def _draw_geometry(
     for k in range(len(geometry)):
         row = geometry[k]
         if row[GATE_STEP] >= 0:
-            gate = _words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
+            gate = draw_words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
             if gate[0] >= row[GATE_THRESHOLD]:
                 top[k] = -1
                 continue
         if row[KIND] == WINDOW:
             if row[IS_DRAWN] == 1:
-                words = _words(sample, occurrence, epoch, row[STEP], 0, keys[0])
+                words = draw_words(sample, occurrence, epoch, row[STEP], 0, keys[0])
                 top[k] = (words[0] * row[DOWN]) >> 32
                 left[k] = (words[1] * row[SIDEWAYS]) >> 32
             else:
                 top[k], left[k] = row[TOP], row[LEFT]
         elif row[IS_DRAWN] == 2:
-            words = _words(sample, occurrence, RUN_EPOCH, row[STEP], 0, keys[1])
+            words = draw_words(sample, occurrence, RUN_EPOCH, row[STEP], 0, keys[1])
             top[k] = np.int64(words[0] < row[THRESHOLD]) ^ (epoch & 1)
         else:
-            words = _words(sample, occurrence, epoch, row[STEP], 0, keys[0])
+            words = draw_words(sample, occurrence, epoch, row[STEP], 0, keys[0])
             top[k] = np.int64(words[0] < row[THRESHOLD])
 
 
@@ -173,6 +176,46 @@ def _look_up_mirrored(
 
 
 @njit(nogil=True, cache=True)
+def _look_up_plainly(
+    out: Any, target: Any, image: Any, source: Any, table: Any, planes: Any, count: Any, stride: Any
+) -> None:
+    if stride == 1:
+        _look_up(out, target, image, source, table, count)
+    else:
+        _look_up_mirrored(out, target, image, source, table, count)
+
+
+@njit(nogil=True, cache=True)
+def _look_up_in_vectors(
+    out: Any, target: Any, image: Any, source: Any, table: Any, planes: Any, count: Any, stride: Any
+) -> None:
+    is_mirrored = stride != 1
+    if count < BLOCK or out.itemsize == 8:
+        _look_up_plainly(out, target, image, source, table, planes, count, stride)
+    elif out.itemsize == 4:
+        avx512.look_up_4(out, target, image, source, count, is_mirrored, planes)
+    elif out.itemsize == 2:
+        avx512.look_up_2(out, target, image, source, count, is_mirrored, planes)
+    else:
+        avx512.look_up_1(out, target, image, source, count, is_mirrored, planes)
+
+
+_look_up_run = _look_up_in_vectors if avx512.IS_AVAILABLE else _look_up_plainly
+
+
+@njit(nogil=True, cache=True)
+def byte_planes(values: Any, base: Any) -> Any:
+    """(C, size * 256) uint8: of 256 entries the lowest bytes, then the next ones, and so on."""
+    planes = np.empty((len(values), values.itemsize * 256), np.uint8)
+    if base == 256:
+        for c in range(len(values)):
+            for k in range(values.itemsize):
+                for v in range(256):
+                    planes[c, k * 256 + v] = (values[c, v] >> np.uint64(8 * k)) & np.uint64(255)
+    return planes
+
+
+@njit(nogil=True, cache=True)
 def _scatter(
     out: Any, target: Any, image: Any, line: Any, columns: Any, table: Any, base: Any, row: Any
 ) -> None:
@@ -218,6 +261,7 @@ def _write_runs(
     columns: Any,
     run: Any,
     values: Any,
+    planes: Any,
     fill_entry: Any,
     in_shape: Any,
     out: Any,
@@ -252,10 +296,7 @@ def _write_runs(
                 for j in range(tail, width):
                     out[target + j] = fill
                 source = np.uint64(c * plane + row * in_shape[2] + start)
-                if stride == 1:
-                    _look_up(out, target + head, image, source, table, count)
-                else:
-                    _look_up_mirrored(out, target + head, image, source, table, count)
+                _look_up_run(out, target + head, image, source, table, planes[c], count, stride)
             target += width
 
 
@@ -284,10 +325,10 @@ def _rectangle(
 ) -> Any:
     """(top, left, height, width) of one erasure of one sample; height 0 where there is none."""
     if row[GATE_STEP] >= 0:
-        gate = _words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
+        gate = draw_words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
         if gate[0] >= row[GATE_THRESHOLD]:
             return 0, 0, 0, 0
-    words = _words(sample, occurrence, epoch, row[STEP], 0, keys[0])
+    words = draw_words(sample, occurrence, epoch, row[STEP], 0, keys[0])
     if row[KIND] != RANDOM_ERASE:
         height, width = row[TOP], row[LEFT]
         top = (words[0] * (row[HEIGHT] - height + 1)) >> 32
@@ -296,7 +337,7 @@ def _rectangle(
     if words[0] >= row[THRESHOLD]:
         return 0, 0, 0, 0
     for attempt in range(1, TRIES + 1):
-        words = _words(sample, occurrence, epoch, row[STEP], attempt, keys[0])
+        words = draw_words(sample, occurrence, epoch, row[STEP], attempt, keys[0])
         share = scale[0] + (scale[1] - scale[0]) * (np.float64(words[0]) * 2.0**-32)
         area = np.float64(row[HEIGHT] * row[WIDTH]) * share
         aspect = aspects[words[1] >> 20]
@@ -320,6 +361,54 @@ def _erase(out: Any, out_shape: Any, rectangle: Any, values: Any, entry: Any, is
                     out[(i * out_shape[2] + j) * out_shape[0] + c] = values[c, entry]
                 else:
                     out[(c * out_shape[1] + i) * out_shape[2] + j] = values[c, entry]
+
+
+@njit(nogil=True, cache=True)
+def write_sample(
+    image: Any,
+    following: Any,
+    sample: Any,
+    occurrence: Any,
+    keys: Any,
+    epoch: Any,
+    chain: Any,
+    planes: Any,
+    shapes: Any,
+    scratch: Any,
+    is_channels_last: Any,
+    out: Any,
+) -> None:
+    """One sample through the chain: image (C*H*W,) -> out (C*H'*W',) or (H'*W'*C,).
+
+    `following` is fetched meanwhile; `planes` are the table's `byte_planes`; `scratch` is room, as
+    `chain_scratch` makes it. The rest is as in `run`.
+    """
+    geometry, maps, erasures, scales, aspects, values, base = chain
+    in_shape, out_shape = shapes
+    rows, columns, top, left = scratch
+    _draw_geometry(geometry, top, left, sample, occurrence, keys, epoch)
+    _trace(geometry, top, left, maps, rows, columns)
+    columns_run, fill = _run(columns), _one_fill(rows, columns)
+    if is_channels_last:
+        _write_channels_last(image, rows, columns, values, base, in_shape, out)
+    elif base == 0 or columns_run[2] == 0 or fill > 0:
+        _write_scattered(image, rows, columns, values, base, in_shape, out)
+    else:
+        entry = base - 1 - fill if fill < 0 else 0
+        _write_runs(
+            image, rows, columns, columns_run, values, planes, entry, in_shape, out, following
+        )
+    for k in range(len(erasures)):
+        rectangle = _rectangle(erasures[k], scales[k], aspects[k], sample, occurrence, keys, epoch)
+        entry = base + erasures[k, VALUE]
+        _erase(out, out_shape, rectangle, values, entry, is_channels_last)
+
+
+@njit(nogil=True, cache=True)
+def chain_scratch(steps: Any, out_shape: Any) -> Any:
+    """Room for one sample's rows, columns and draws."""
+    rows, columns = np.empty(out_shape[1], np.int64), np.empty(out_shape[2], np.int64)
+    return rows, columns, np.zeros(steps, np.int64), np.zeros(steps, np.int64)
 
 
 @njit(nogil=True, cache=True)
@@ -350,28 +439,21 @@ def run(
         is_channels_last: layout of `out`.
         out: (B, C*H*W) or (B, H*W*C), unsigned integers of the output's size.
     """
-    geometry, maps, erasures, scales, aspects, values, base = chain
-    in_shape, out_shape = shapes
-    rows, columns = np.empty(out_shape[1], np.int64), np.empty(out_shape[2], np.int64)
-    top, left = np.zeros(len(geometry), np.int64), np.zeros(len(geometry), np.int64)
+    scratch = chain_scratch(len(chain[0]), shapes[1])
+    planes = byte_planes(chain[5], chain[6])
     for b in range(len(ids)):
-        _draw_geometry(geometry, top, left, ids[b], occurrence[b], keys, epoch)
-        _trace(geometry, top, left, maps, rows, columns)
-        image, target = source[rows_of[b]], out[b]
-        columns_run, fill = _run(columns), _one_fill(rows, columns)
-        if is_channels_last:
-            _write_channels_last(image, rows, columns, values, base, in_shape, target)
-        elif base == 0 or columns_run[2] == 0 or fill > 0:
-            _write_scattered(image, rows, columns, values, base, in_shape, target)
-        else:
-            following = source[rows_of[min(b + 1, len(ids) - 1)]]
-            entry = base - 1 - fill if fill < 0 else 0
-            _write_runs(
-                image, rows, columns, columns_run, values, entry, in_shape, target, following
-            )
-        for k in range(len(erasures)):
-            rectangle = _rectangle(
-                erasures[k], scales[k], aspects[k], ids[b], occurrence[b], keys, epoch
-            )
-            entry = base + erasures[k, VALUE]
-            _erase(target, out_shape, rectangle, values, entry, is_channels_last)
+        following = source[rows_of[min(b + 1, len(ids) - 1)]]
+        write_sample(
+            source[rows_of[b]],
+            following,
+            ids[b],
+            occurrence[b],
+            keys,
+            epoch,
+            chain,
+            planes,
+            shapes,
+            scratch,
+            is_channels_last,
+            out[b],
+        )

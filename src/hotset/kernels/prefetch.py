@@ -13,28 +13,33 @@ from numba import types
 from numba.extending import intrinsic
 
 CACHE_LINE_BYTES = 64
-_READ, _KEEP, _DATA = 0, 3, 1
+_READ, _KEEP, _SECOND_LEVEL, _DATA = 0, 3, 2, 1
 
 
-def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
-    """Starts fetching the cache line that holds `array[position]`; changes nothing.
+def _prefetching(locality: int) -> Any:
+    def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
+        """Starts fetching the cache line that holds `array[position]`; changes nothing.
 
-    Source: LLVM Language Reference, the `llvm.prefetch` intrinsic.
-    """
+        Source: LLVM Language Reference, the `llvm.prefetch` intrinsic.
+        """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
-        kind = ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number])
-        call = builder.module.globals.get("llvm.prefetch.p0")
-        if call is None:
-            call = ir.Function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(call, [address, number(_READ), number(_KEEP), number(_DATA)])
-        return context.get_dummy_value()
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            address = builder.bitcast(builder.gep(data, [arguments[1]]), byte_pointer)
+            kind = ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number])
+            call = builder.module.globals.get("llvm.prefetch.p0")
+            if call is None:
+                call = ir.Function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(call, [address, number(_READ), number(locality), number(_DATA)])
+            return context.get_dummy_value()
 
-    return types.void(array, position), generate
+        return types.void(array, position), generate
+
+    return intrinsic(prefetch)
 
 
-prefetch: Any = intrinsic(_prefetch)
+prefetch: Any = _prefetching(_KEEP)
 """prefetch(array, position): for compiled code; starts fetching what stands there."""
+prefetch_far: Any = _prefetching(_SECOND_LEVEL)
+"""prefetch_far(array, position): likewise, but past the first cache, which is small."""

@@ -68,13 +68,15 @@ def words(draws: tl.tensor, step: tl.tensor, draw: tl.tensor) -> Any:
 
 
 @triton.jit
-def _seed(low: tl.tensor, high: tl.tensor) -> Any:
+def seed_of(low: tl.tensor, high: tl.tensor) -> Any:
+    """A uint64 seed from the int32 words that it is handed over in."""
     low, high = low.to(tl.uint32, bitcast=True), high.to(tl.uint32, bitcast=True)
     return (high.to(tl.uint64) << 32) | low.to(tl.uint64)
 
 
 @triton.jit
-def _below(word: tl.tensor, bound: tl.tensor) -> Any:
+def below(word: tl.tensor, bound: tl.tensor) -> Any:
+    """An int32 in 0 to `bound` - 1, as `hotset.rng.below`."""
     return tl.umulhi(word, bound.to(tl.uint32)).to(tl.int32)
 
 
@@ -107,7 +109,7 @@ def _window(
     """Where the pixels of a window come from; what is a fill already stays it."""
     if is_drawn:
         word_0, word_1, _, _ = words(draws, tl.load(step + STEP), 0)
-        top, left = _below(word_0, _number(step + DOWN)), _below(word_1, _number(step + SIDEWAYS))
+        top, left = below(word_0, _number(step + DOWN)), below(word_1, _number(step + SIDEWAYS))
     else:
         top, left = _number(step + TOP), _number(step + LEFT)
     fill = -1 - _number(step + VALUE)
@@ -134,7 +136,8 @@ def _is_flipped(
 
 
 @triton.jit
-def _edge(area: tl.tensor) -> Any:
+def edge(area: tl.tensor) -> Any:
+    """The square root of a float64, rounded to int32, half to even."""
     return ((tl.sqrt(area) + ROUNDER) - ROUNDER).to(tl.int32)
 
 
@@ -157,16 +160,16 @@ def _rectangle(
             share = least + (greatest - least) * (word_0.to(tl.float64) * 2.0**-32)
             area = (full_height * full_width).to(tl.float64) * share
             aspect = tl.load(reals + 2 + (word_1 >> 20))
-            tall, wide = _edge(area * aspect), _edge(area / aspect)
+            tall, wide = edge(area * aspect), edge(area / aspect)
             if (tall < full_height) & (wide < full_width):
-                top = _below(word_2, full_height - tall + 1)
-                left = _below(word_3, full_width - wide + 1)
+                top = below(word_2, full_height - tall + 1)
+                left = below(word_3, full_width - wide + 1)
                 height, width = tall, wide
                 seeks = seeks & False
             attempt += 1
     else:
         height, width = _number(step + TOP), _number(step + LEFT)
-        top, left = _below(word_0, full_height - height + 1), _below(word_1, full_width - width + 1)
+        top, left = below(word_0, full_height - height + 1), below(word_1, full_width - width + 1)
         height = tl.where(is_open, height, 0)
     return top, left, height, width
 
@@ -223,9 +226,9 @@ def prepare(
     # A resident set can exceed 2**31 bytes: offsets of samples are int64, those within one int32.
     sample = (tl.program_id(0) // tiles).to(tl.int64)
     number, again = tl.load(ids + sample), tl.load(occurrence + sample)
-    draws = (number, again, epoch, _seed(seed_low, seed_high))
+    draws = (number, again, epoch, seed_of(seed_low, seed_high))
     # All bits set is the epoch number of draws that hold for the whole run.
-    run_draws = (number, again, epoch | -1, _seed(run_seed_low, run_seed_high))
+    run_draws = (number, again, epoch | -1, seed_of(run_seed_low, run_seed_high))
 
     pixel = (tl.program_id(0) % tiles) * PIXELS + tl.arange(0, PIXELS)
     is_pixel = pixel < plane
@@ -361,7 +364,7 @@ class TritonKernel:
                 draws.occurrence.contiguous(),
                 _as_integers(out),
                 *self._uploaded,
-                *_keys(draws),
+                *keys_of(draws),
                 **self._constants,
                 **OPTIONS,
             )
@@ -387,7 +390,7 @@ def _as_integers(images: Tensor) -> Tensor:
     return images.view(_INTEGERS[images.dtype.itemsize])
 
 
-def _keys(draws: Draws) -> tuple[int, ...]:
+def keys_of(draws: Draws) -> tuple[int, ...]:
     """The words of both seeds, low before high, and the epoch, as int32."""
     key = draws.key
     halves = (key.seed, key.seed >> 32, key.run_seed, key.run_seed >> 32, key.epoch)
