@@ -21,7 +21,7 @@ from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from hotset.keys.bytecode import HAS_DOCSTRING, Import, Names, instructions_of, names_of
-from hotset.keys.origin import is_found, library_of_function, library_of_module
+from hotset.keys.origin import is_found, library_of_function, library_of_import, library_of_module
 from hotset.keys.piece import Link, Piece, label
 
 OWN_NAMES = frozenset(
@@ -29,9 +29,10 @@ OWN_NAMES = frozenset(
 )
 """Globals that say where a module is. A script is `__main__` here and `__mp_main__` in a worker."""
 BY_TEXT = frozenset(
-    ("__import__", "attrgetter", "eval", "getattr", "globals", "import_module", "vars")
+    ("__import__", "attrgetter", "getattr", "globals", "import_module", "modules", "vars")
 )
 """Names of what finds things by strings."""
+AS_CODE = frozenset(("compile", "eval", "exec"))
 ENVIRONMENT = frozenset(("environ", "environb", "getenv"))
 NOT_BEHAVIOUR = frozenset(
     (
@@ -55,10 +56,10 @@ class ModuleUse:
 
 
 @dataclass(frozen=True, eq=False)
-class Missing:
-    """Stands for what a name does not lead to."""
+class Stand:
+    """Stands for what is known by a word alone: a library, or that there is nothing."""
 
-    reason: str
+    word: str
 
 
 def where_is(function: FunctionType) -> str:
@@ -93,9 +94,10 @@ def function_piece(function: FunctionType) -> Piece:
             folders = (os.path.dirname(function.__globals__.get("__file__") or ""),)
         head = label("function", [name for name, _ in attributes])
         return Piece(head, [*links, *_bound(function, names, where)], True, folders)
-    name = function.__qualname__
-    if is_found(function.__module__, name, function):
-        return Piece(label("library function", library, function.__module__, name))
+    name, home = function.__qualname__, function.__module__
+    # A library's decorator gives its own function the module and name of the user's.
+    if library_of_module(home) is not None and is_found(home, name, function):
+        return Piece(label("library function", library, home, name))
     head = label("closure", library, function.__code__.co_qualname)
     return Piece(head, list(_wrapped(function)))
 
@@ -134,7 +136,7 @@ def _in_cell(cell: CellType, names: Names) -> Any:
     try:
         return _used(cell.cell_contents, names)
     except ValueError:
-        return Missing("empty cell")
+        return Stand("empty cell")
 
 
 def _used(value: Any, names: Names) -> Any:
@@ -148,6 +150,9 @@ def _named(function: FunctionType, names: Names, where: str) -> Iterator[Link]:
     """What a user's function finds under the names it uses."""
     space = function.__globals__
     texts = sorted(names.texts)
+    if not names.all.isdisjoint(AS_CODE):
+        for text in texts:
+            _add_names_in(text, names)
     looked_up = [name for name in names.looked_up if name not in OWN_NAMES]
     if not names.all.isdisjoint(BY_TEXT):
         looked_up += [text for text in texts if text in space and text not in looked_up]
@@ -159,7 +164,7 @@ def _named(function: FunctionType, names: Names, where: str) -> Iterator[Link]:
         if name in space:
             value = _used(space[name], names)
         else:
-            value = getattr(builtins, name, Missing("no such name"))
+            value = getattr(builtins, name, Stand("no such name"))
         yield ("global {!r} of {}", name, where), value
     if not names.all.isdisjoint(ENVIRONMENT):
         for text in texts:
@@ -168,6 +173,17 @@ def _named(function: FunctionType, names: Names, where: str) -> Iterator[Link]:
     for each in names.imports:
         for words, value in _imported(each, space, names):
             yield (f"{words[0]} in {{}}", *words[1:], where), value
+
+
+def _add_names_in(text: str, names: Names) -> None:
+    """Adds the names in a text that is run as code, if it is that."""
+    try:
+        inner = names_of(compile(text, "<text>", "exec", dont_inherit=True))
+    except (SyntaxError, ValueError):
+        return
+    names.looked_up.update(inner.looked_up)
+    names.all.update(inner.all)
+    names.imports.update(inner.imports)
 
 
 def _is_variable(text: str) -> bool:
@@ -183,26 +199,28 @@ def _imported(statement: Import, space: dict[str, Any], names: Names) -> Iterato
         full = importlib.util.resolve_name("." * statement.level + statement.name, package or None)
     except ImportError:
         full = statement.name
+    library = library_of_import(full)
+    if library is not None:  # need not be imported for that
+        yield ("import of {}", full), Stand(f"{full} of {library}")
+        return
     module = _module(full)
-    if isinstance(module, Missing) or not statement.members:
+    if isinstance(module, Stand) or not statement.members:
         while full:  # `import a.b` gives a, and a.b as an attribute of it
             yield ("import of {}", full), _used(_module(full), names)
             full = full.rpartition(".")[0]
         return
     for member in statement.members:
         value = getattr(module, member, None)
-        if library_of_module(full) is not None:
-            value = ModuleUse(module)
-        elif not hasattr(module, member):
+        if not hasattr(module, member):
             value = _module(f"{full}.{member}")
         yield ("import of {} from {}", member, full), _used(value, names)
 
 
-def _module(name: str) -> ModuleType | Missing:
+def _module(name: str) -> ModuleType | Stand:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # whatever a user's module does when imported
-        return Missing(f"import fails: {type(error).__name__}")
+        return Stand(f"import fails: {type(error).__name__}")
 
 
 def module_piece(use: ModuleUse) -> Piece:

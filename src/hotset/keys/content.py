@@ -65,7 +65,7 @@ def array_piece(array: np.ndarray) -> Piece:
     head = label("array", dtype.str, str(dtype), array.shape)
     if dtype.names is not None:  # what lies between the fields is anything
         return Piece(head, [(("field {!r}", name), array[name]) for name in dtype.names])
-    if dtype.hasobject or dtype.kind == "T":
+    if dtype.hasobject or dtype.kind in "TUS":  # as a list, which may name files
         return Piece(head, [(("the items of an array",), array.tolist())])
     if array.size == 0 or dtype.itemsize == 0:
         return Piece(head)

@@ -50,9 +50,9 @@ class FileLedger:
             value: a text, or a container of atoms down to its second level.
             folders: that names may be relative to.
         """
-        if isinstance(value, str):
-            self._names.setdefault(folders, {})[value] = None
-        elif isinstance(value, (list, tuple, dict, set, frozenset)):
+        if isinstance(value, (str, bytes)):
+            value = (value,)
+        if isinstance(value, (list, tuple, dict, set, frozenset)):
             self._names.setdefault(folders, {}).update(dict.fromkeys(_texts(value)))
 
     def files(self, *, everything: bool = False) -> dict[str, FileState]:
@@ -107,14 +107,21 @@ def is_folder(name: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The strings in a container, its keys, and the containers directly within."""
+    """The texts in a container, its keys, and the containers directly within."""
     for item in value:
         if type(item) is str:
             yield item
         elif type(item) in SEQUENCES:
             yield from (text for text in item if type(text) is str)
+            yield from (os.fsdecode(text) for text in item if _may_name(text))
+        elif _may_name(item):
+            yield os.fsdecode(item)
     if isinstance(value, dict):
-        yield from (text for text in value.values() if type(text) is str)
+        yield from _texts(list(value.values()))
+
+
+def _may_name(value: Any) -> bool:
+    return type(value) is bytes and len(value) <= LONGEST_NAME
 
 
 def _state_of(path: str) -> FileState | None:

@@ -15,6 +15,7 @@ import torch
 
 from hotset.chain.step import Step, flatten_chain
 from hotset.errors import ConfigError, FormatError, KeyingError
+from hotset.keys.origin import library_of_module
 from hotset.keys.part import Part
 from hotset.keys.piece import digest_of, hex_of
 from hotset.keys.source import digest_with_files, source_identity, transforms_of
@@ -150,6 +151,8 @@ def differences(old: Fingerprint, new: Fingerprint) -> list[str]:
         elif other.digest != part.digest:
             found.append(_difference(part, other))
     found += [f"{n} is new: is {part.text}" for n, part in after.items() if n not in before]
+    if not found and list(before) != list(after):
+        found.append(f"the order of the parts: was {', '.join(before)}, is {', '.join(after)}")
     return found
 
 
@@ -168,7 +171,7 @@ def _step_part(name: str, call: Any, version: str | None, everything: bool) -> P
     except KeyingError:
         if version is None:
             raise
-        return Part(name, _named(call, version), text)
+        return Part(name, _named(call, version), f"{text}, by its version")
     return Part(name, digest.hex(), text)
 
 
@@ -208,7 +211,8 @@ def _surroundings() -> Iterator[Part]:
 def _named(value: Any, version: str) -> str:
     """The digest of what cannot be keyed: the name of its class, or its own, and the version."""
     named = value if isinstance(value, (type, FunctionType)) else type(value)
-    return hex_of(named.__module__, named.__qualname__, version)
+    # A script is `__main__` here and `__mp_main__` in a worker: the user's modules have no say.
+    return hex_of(library_of_module(named.__module__), named.__qualname__, version)
 
 
 def _text_of(call: Any) -> str:

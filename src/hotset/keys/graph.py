@@ -28,7 +28,7 @@ ROUNDS = 100
 """Circles of equal objects longer than this are told apart by the order in which they are met."""
 REMEMBERED = 64
 """Plain containers with more items than this are not looked at twice."""
-SHOWN_WORDS = 4
+SHOWN_WORDS = 6
 ADVICE = 'pass version="…", and change it whenever what this does changes'
 
 

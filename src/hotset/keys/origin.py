@@ -8,6 +8,7 @@ as a library, wherever it lies.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -33,15 +34,27 @@ def library_of_module(name: Any) -> str | None:
     """
     if not isinstance(name, str):
         return None
-    known, module = name, sys.modules.get(name)
-    while module is None and "." in known:  # what C code calls a module need not be one
+    top, known = name.partition(".")[0], name
+    file = _file_of(sys.modules.get(known))
+    while file is None and known != top:  # a module of C code may have no file, or not be there
         known = known.rpartition(".")[0]
-        module = sys.modules.get(known)
-    file = getattr(module, "__file__", None)
-    if module is not None and file is None:
-        # A namespace package has folders only.
-        file = next(iter(getattr(module, "__path__", ())), None)
-    return _library(name.partition(".")[0], file)
+        file = _file_of(sys.modules.get(known))
+    return _library(top, file)
+
+
+def library_of_import(name: str) -> str | None:
+    """The library that an import would lead to; nothing is imported."""
+    top = name.partition(".")[0]
+    if top in sys.modules:
+        return library_of_module(top)
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    folders = spec.submodule_search_locations or ()
+    return _library(top, spec.origin if spec.has_location else next(iter(folders), None))
 
 
 def library_of_function(function: FunctionType) -> str | None:
@@ -64,6 +77,12 @@ def is_found(module: Any, qualname: Any, value: Any) -> bool:
     for name in qualname.split("."):
         found = getattr(found, name, None)
     return found is value
+
+
+def _file_of(module: Any) -> str | None:
+    file = getattr(module, "__file__", None)
+    # A namespace package has folders only.
+    return file or next(iter(getattr(module, "__path__", ())), None)
 
 
 @cache

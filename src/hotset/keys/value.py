@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from hotset.keys.code import (
-    Missing,
     ModuleUse,
+    Stand,
     class_piece,
     code_piece,
     function_piece,
@@ -132,12 +132,14 @@ def _method(value: Any) -> Piece:
 
 
 def _wrapper(value: Any) -> Piece:
-    return Piece(label(type(value).__name__), [(("{}", "a method"), value.__func__)])
+    links = [(("what a method wraps",), value.__func__), (("its class",), type(value))]
+    return Piece(label(type(value).__name__), links)
 
 
 def _property(value: Any) -> Piece:
     names = ("fget", "fset", "fdel")
-    return Piece(label("property"), [(("its {}", name), getattr(value, name)) for name in names])
+    links = [(("the {} of a property", name), getattr(value, name)) for name in names]
+    return Piece(label("property"), [*links, (("its class",), type(value))])
 
 
 def _partial(value: Any) -> Piece:
@@ -263,8 +265,8 @@ def _view(value: Any) -> Piece:
     return Piece(label(type(value).__name__), [(("its items",), list(value))])
 
 
-def _missing(value: Missing) -> Piece:
-    return Piece(label("missing", value.reason))
+def _stand(value: Stand) -> Piece:
+    return Piece(label("stand", value.word))
 
 
 Maker = Callable[[Any], Piece]
@@ -274,7 +276,6 @@ _EXACT: dict[type, Maker] = {
     **dict.fromkeys((dict, types.MappingProxyType), _mapping),
     **dict.fromkeys((set, frozenset), _set),
     **dict.fromkeys((bytearray, memoryview), _memory),
-    **dict.fromkeys((staticmethod, classmethod), _wrapper),
     **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), _view),
     **dict.fromkeys(
         (
@@ -294,8 +295,7 @@ _EXACT: dict[type, Maker] = {
     types.CellType: lambda cell: Piece(label("cell"), [(("a cell",), cell.cell_contents)]),
     type(functools.lru_cache(abs)): _cached,
     ModuleUse: module_piece,
-    Missing: _missing,
-    property: _property,
+    Stand: _stand,
     range: _range,
     slice: _slice,
     np.ndarray: array_piece,
@@ -308,6 +308,8 @@ _FAMILIES: tuple[tuple[Any, Maker], ...] = (
     (torch.Tensor, tensor_piece),
     (torch.Generator, generator_piece),
     (Enum, _enum),
+    ((staticmethod, classmethod), _wrapper),
+    (property, _property),
     (PurePath, _path),
     (weakref.ref, _reference),
     (functools.partial, _partial),
