@@ -69,17 +69,18 @@ class Analysis:
         return (Decision(name, action, self.dataset.reason), *self.split.decisions)  # type: ignore[arg-type]
 
 
-def analyse(source: Source) -> Analysis:
+def analyse(source: Source, probes: Sequence[int] | None = None) -> Analysis:
     """Probes a source on a few samples spread over it; leaves all generators as they were.
 
     Args:
         source: not empty.
+        probes: the samples to look at; None chooses them.
 
     Raises:
         SampleError: if a sample or a step fails.
         ConfigError: if a callable contradicts the marker it bears.
     """
-    indices = spread(len(source), PROBES)
+    indices = spread(len(source), PROBES) if probes is None else probes
     reader = source.reader(None)
     dataset = _probe_reading(source, reader, indices)
     with preserved_generators():

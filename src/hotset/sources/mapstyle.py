@@ -24,17 +24,24 @@ STRUCTURE_PROBES = 2
 """Samples read to see where a dataset puts its transform's result."""
 
 
-def dataset_source(dataset: Any, transform: Any = None, pre_transform: Any = None) -> Source:
+def dataset_source(
+    dataset: Any,
+    transform: Any = None,
+    pre_transform: Any = None,
+    *,
+    probes: Sequence[int] | None = None,
+) -> Source:
     """A source over a map-style dataset, with further transforms on the first leaf if wanted.
 
     Args:
         dataset: with a length that is not zero.
         transform: callable, or list of callables, behind the dataset's own.
         pre_transform: likewise, before `transform`; runs once in any case.
+        probes: samples that can be read; None chooses some.
     """
     before = checked_chain(pre_transform, "pre_transform")
     added = [*before, *checked_chain(transform, "transform")]
-    probes = spread(len(dataset), STRUCTURE_PROBES)
+    probes = spread(len(dataset), STRUCTURE_PROBES) if probes is None else probes
     found = memory_source(dataset)
     if not added:
         return found or DatasetSource(dataset, probes)

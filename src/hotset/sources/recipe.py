@@ -8,17 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
-from hotset.chain.step import Chained
+from hotset.chain.step import Chained, StepCall
 from hotset.keys.fingerprint import Fingerprint, fingerprint
 from hotset.sample.column import LeafSchema, describe, raw_bytes
 from hotset.sample.tree import flatten
 from hotset.sources.analyse import Analysis
-from hotset.sources.source import Reader, Source, read, spread
+from hotset.sources.source import Reader, Source, read
 from hotset.store.layout import FORMAT, VERSION
 from hotset.store.writer import Content
-
-HASHED_SAMPLES = 2
-"""Samples whose content is part of what a store is known by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +79,7 @@ def recipe_for(
     is_whole: bool,
     version: str | None = None,
     is_by_content: bool = False,
+    hidden: Sequence[StepCall] = (),
 ) -> Recipe:
     """The recipe for a store of an analysed source.
 
@@ -93,6 +91,7 @@ def recipe_for(
         version: the user's word for what cannot be keyed.
         is_by_content: whether all of the files that the dataset names are hashed, and not their
             sizes and times alone.
+        hidden: further steps behind the dataset's own that were not found in the samples.
 
     Raises:
         KeyingError: if something cannot be keyed, and no version is given.
@@ -110,7 +109,8 @@ def recipe_for(
     sizes = [[len(raw_bytes(leaf, describe(leaf))) for leaf in leaves] for leaves in samples]
     made_from = fingerprint(
         dataset,
-        [step.call for step in split.steps[: split.leading if table is not None else cut]],
+        [step.call for step in split.steps[: split.leading if table is not None else cut]]
+        + list(hidden),
         version=version,
         everything=is_by_content,
         samples=[
@@ -123,12 +123,12 @@ def recipe_for(
 
 
 def _samples(analysis: Analysis, cut: int) -> list[list[Any]]:
-    """The leaves of a few samples as they are to be kept."""
+    """The leaves of the first and the last sample looked at, as they are to be kept."""
     source = analysis.source
     reader = source.reader(Chained([step.call for step in analysis.split.steps[:cut]]))
     return [
         _storable(flatten(read(reader, index, source.name), analysis.spec)[0])
-        for index in spread(len(source), HASHED_SAMPLES)
+        for index in sorted({min(analysis.traced), max(analysis.traced)})
     ]
 
 
