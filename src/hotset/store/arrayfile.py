@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hotset.errors import StorageError
+from hotset.errors import HotsetError, StorageError
 from hotset.store.blocks import BlockSums
-from hotset.store.layout import File, array_header
+from hotset.store.layout import File
+from hotset.store.npy import array_header
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -24,14 +27,19 @@ class ArrayFile:
         path: of the file; made where it is not there.
         header_bytes: room in front.
         block_bytes: bytes per checksum.
+
+    Raises:
+        StorageError: if the file cannot be made.
     """
 
     def __init__(self, path: Path, header_bytes: int, block_bytes: int) -> None:
         self.path, self.header_bytes = path, header_bytes
         self.end = 0
         self.sums = BlockSums(block_bytes)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._room, self._view = 0, np.zeros(0, np.uint8)
+        self._file = -1
+        with storage_errors(path):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def append(self, values: np.ndarray) -> None:
         """Writes further bytes.
@@ -43,15 +51,15 @@ class ArrayFile:
             StorageError: if they do not fit on the disk.
         """
         part = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+        self._write(part, self.header_bytes + self.end)
         self.sums.add(part)
-        position = self.header_bytes + self.end
         self.end += len(part)
-        while len(part):
-            try:
+
+    def _write(self, part: memoryview | bytes, position: int) -> None:
+        with storage_errors(self.path, len(part)):
+            while len(part):
                 written = os.pwrite(self._file, part, position)
-            except OSError as error:
-                raise as_storage_error(error, self.path, len(part)) from error
-            part, position = part[written:], position + written
+                part, position = part[written:], position + written
 
     def rewind(self, end: int) -> None:
         """Goes back to where the file had `end` bytes of values, and reads their checksums."""
@@ -74,21 +82,27 @@ class ArrayFile:
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes of a range of values; fewer where the file ends before."""
-        return os.pread(self._file, stop - start, self.header_bytes + start)
+        with storage_errors(self.path):
+            return os.pread(self._file, stop - start, self.header_bytes + start)
 
     def view(self, room: int) -> np.ndarray:
         """(room or more,) uint8 over the values, those that are still to come included.
 
         Args:
             room: bytes of values wanted, at least those that are there.
+
+        Raises:
+            StorageError: if the disk has no such room.
         """
         if self._room < max(room, self.end):
-            self._room = max(room, self.end)
-            size = self.header_bytes + self._room
-            if os.fstat(self._file).st_size < size:
-                os.ftruncate(self._file, size)
-            if self._room:
-                self._view = np.memmap(self.path, np.uint8, "r", self.header_bytes, self._room)
+            wanted = max(room, self.end)
+            size = self.header_bytes + wanted
+            with storage_errors(self.path, wanted):
+                if os.fstat(self._file).st_size < size:
+                    os.ftruncate(self._file, size)
+                if wanted:
+                    self._view = np.memmap(self.path, np.uint8, "r", self.header_bytes, wanted)
+            self._room = wanted
         return self._view
 
     @property
@@ -99,37 +113,56 @@ class ArrayFile:
     def finish(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> File:
         """Writes the header of an array, brings all of it to the disk, and closes the file."""
         header = array_header(dtype, shape, self.header_bytes)
-        try:
+        self._write(header, 0)
+        with storage_errors(self.path):
             os.ftruncate(self._file, self.header_bytes + self.end)
-            os.pwrite(self._file, header, 0)
             os.fsync(self._file)
-        except OSError as error:
-            raise as_storage_error(error, self.path, len(header)) from error
         self.close()
         return File(self.header_bytes, self.end, self.sums.block_bytes, self.sums.all())
 
     def close(self) -> None:
         """Closes the file; views of it stay usable."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+@contextmanager
+def storage_errors(path: Path, needed: int = 0) -> Iterator[None]:
+    """Says in words why a file cannot be written, where the system only gives a number.
+
+    Args:
+        path: of the file.
+        needed: bytes that were to be written.
+
+    Raises:
+        StorageError: in place of any `OSError` that is not hotset's own.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, HotsetError):
+            raise
+        raise as_storage_error(error, path, needed) from error
 
 
 def as_storage_error(error: OSError, path: Path, needed: int) -> StorageError:
     """The error that says in words why a file cannot be written."""
     if error.errno in FULL:
+        what = f"{needed:,} bytes were to be written, " if needed else ""
         return StorageError(
-            f"no room left for {path}: {needed:,} bytes were to be written, "
-            f"{free_bytes_at(path):,} bytes are free; make room and build again, it goes on where "
-            "it was"
+            f"no room left for {path}: {what}{free_bytes_at(path):,} bytes are free; make room and "
+            "build again, it goes on where it was"
         )
     return StorageError(f"{path} cannot be written: {error.strerror or error}")
 
 
 def free_bytes_at(path: Path) -> int:
     """Bytes free on the file system of a path, or of its nearest parent that is there."""
-    place = path
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    found: Any = os.statvfs(place)
-    return int(found.f_bavail * found.f_frsize)
+    for place in (path, *path.absolute().parents):
+        try:
+            found: Any = os.statvfs(place)
+        except OSError:
+            continue
+        return int(found.f_bavail * found.f_frsize)
+    return 0

@@ -68,7 +68,7 @@ class Damage:
 
     file: str
     block: int
-    samples: tuple[int, ...]
+    samples: Sequence[int]
 
     def __str__(self) -> str:
         return f"{self.file}, block {self.block}: {samples_in_words(self.samples)}"

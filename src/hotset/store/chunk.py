@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hotset.sample.column import LeafSchema, describe, raw_bytes
+from hotset.store.leaf import check_leaf
 
 CHUNK_BYTES = 4 << 20
 """About what one chunk holds: several at a time must fit into a container's small shared memory."""
@@ -54,18 +55,34 @@ Taken = list[tuple[LeafSchema, np.ndarray]]
 class Packer:
     """Packs samples; made once per process, so that equal schemas are one object.
 
+    Args:
+        paths: how each leaf is reached from a sample, for messages.
+        tabled: the leaf that a table finishes; None for none.
+
     Attributes:
         schemas: those seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Sequence[str] = (), tabled: int | None = None) -> None:
         self.schemas: dict[LeafSchema, LeafSchema] = {}
+        self._paths, self._tabled = paths, tabled
 
-    def taken(self, leaves: Sequence[Any]) -> Taken:
-        """One sample's leaves, copied: a dataset may use its memory again for the next."""
+    def taken(self, leaves: Sequence[Any], sample: int | None = None) -> Taken:
+        """One sample's leaves, copied: a dataset may use its memory again for the next.
+
+        Args:
+            leaves: the leaves.
+            sample: which sample they are of, for messages.
+
+        Raises:
+            SchemaError: if a leaf cannot be stored; names it, and says what to do.
+        """
         taken = []
-        for leaf in leaves:
+        for number, leaf in enumerate(leaves):
             schema = self._known(describe(leaf))
+            path = self._paths[number] if self._paths else f", leaf {number},"
+            where = f"sample{path}" + ("" if sample is None else f" at index {sample}")
+            check_leaf(leaf, schema, where, is_handed_out=number != self._tabled)
             values = raw_bytes(leaf, schema)
             is_shared = schema.kind in ("tensor", "array")
             taken.append((schema, values.copy() if is_shared else values))

@@ -14,9 +14,12 @@ from hotset.sample.collate import difference
 from hotset.sample.column import Column, LeafSchema
 from hotset.store.arrayfile import ArrayFile
 from hotset.store.blocks import block_bytes_for
-from hotset.store.layout import Field, File, array_dtype, field_from_dict, header_room
+from hotset.store.field import Field, field_from_dict
+from hotset.store.layout import File
 from hotset.store.mapped import column_over, empty_column
+from hotset.store.npy import array_dtype, header_room
 
+BATCHES = "; they cannot stand in one batch"
 INDEX_DTYPE = np.dtype("<i8")
 GROWTH = 1.25
 """Room that is made for ragged values beyond what their mean so far says."""
@@ -78,29 +81,13 @@ class GrowingField:
         Raises:
             SchemaError: if a leaf is not of the field's kind.
         """
-        before = self.described
+        before = after = self.described
         for sample, schema in zip(samples, schemas, strict=True):
-            self._fit(sample, schema, first)
-        return self.described is not before
-
-    def _fit(self, sample: int, schema: LeafSchema, first: int) -> None:
-        f = self.described
-        if schema == f.schema:
-            return
-        if not _is_alike(schema, f.schema):
-            words = difference(f.path, first, f.schema, sample, schema).partition(";")[0]
-            raise SchemaError(
-                f"{words}; a store keeps one type, one dtype and one number of axes per field"
-            )
-        modes = f.modes
-        if schema.kind == "image":
-            known = modes or (f.schema.mode,)
-            modes = known if schema.mode in known else (*known, schema.mode)
-        if f.is_ragged and modes == f.modes:
-            return
-        if not f.is_ragged:
+            after = _fitted(after, sample, schema, first)
+        if after.is_ragged and self._index is None:
             self._index = self._index_of_equals()
-        self.described = replace(f, is_ragged=True, modes=modes)
+        self.described = after
+        return after is not before
 
     def _index_of_equals(self) -> ArrayFile:
         """The index of what was written while all shapes were the same."""
@@ -152,12 +139,11 @@ class GrowingField:
                 return empty_column(f, rows)
             return column_over(f, values.view(rows * f.item_bytes), None)
         index = self._index.view(rows * f.index_columns * INDEX_DTYPE.itemsize)
-        expected = values.end * rows * GROWTH / max(1, self.rows)
-        return column_over(
-            f,
-            values.view(int(expected) if expected > values.room else values.room),
-            index.view(INDEX_DTYPE).reshape(-1, f.index_columns),
-        )
+        room = values.room
+        if values.end > room:
+            room = int(values.end * rows * GROWTH / max(1, self.rows))
+        written = index.view(INDEX_DTYPE).reshape(-1, f.index_columns)[: self.rows]
+        return column_over(f, values.view(room), written)
 
     def finish(self) -> dict[str, File]:
         """Its finished files, by the names that they have in a whole store."""
@@ -179,6 +165,25 @@ class GrowingField:
         """Closes the files."""
         for file in self.files.values():
             file.close()
+
+
+def _fitted(f: Field, sample: int, schema: LeafSchema, first: int) -> Field:
+    """The field such that one more leaf fits into it."""
+    if schema == f.schema:
+        return f
+    if not _is_alike(schema, f.schema):
+        words, _, _ = difference(f.path, first, f.schema, sample, schema).rpartition(BATCHES)
+        raise SchemaError(
+            f"{words}; a store keeps one type, one dtype and one number of axes per field"
+        )
+    if schema.kind != "image":
+        return f if f.is_ragged else replace(f, is_ragged=True)
+    is_same = (schema.shape, schema.mode) == (f.schema.shape, f.schema.mode)
+    if schema.mode in f.modes or (is_same and not f.is_ragged):
+        return f  # PIL's classes differ with the file that an image is from
+    known = f.modes or (f.schema.mode,)
+    modes = known if schema.mode in known else (*known, schema.mode)
+    return replace(f, is_ragged=True, modes=modes)
 
 
 def _is_alike(schema: LeafSchema, first: LeafSchema) -> bool:

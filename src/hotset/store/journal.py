@@ -12,17 +12,21 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from hotset.store.arrayfile import as_storage_error
+from hotset.store.arrayfile import storage_errors
 
 JOURNAL = "journal.jsonl"
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """The journal's whole lines, and where each ends in the file; none where there is no file."""
-    try:
+    """The journal's whole lines, and where each ends in the file; none where there is no file.
+
+    Raises:
+        StorageError: if it may not be read.
+    """
+    with storage_errors(path):
+        if not path.is_file():
+            return [], []
         content = path.read_bytes()
-    except FileNotFoundError:
-        return [], []
     lines, ends, position = [], [], 0
     for raw in content.splitlines(keepends=True):
         crc, _, text = raw[:-1].partition(b" ")
@@ -30,7 +34,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
             break
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         if not isinstance(line, dict):
             break
@@ -46,29 +50,35 @@ class Journal:
     Args:
         path: of the file.
         end: bytes of it that count; what stands behind them is overwritten.
+
+    Raises:
+        StorageError: if it cannot be written.
     """
 
     def __init__(self, path: Path, end: int = 0) -> None:
-        self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        os.ftruncate(self._file, end)
-        os.lseek(self._file, end, os.SEEK_SET)
+        self._path, self._file = path, -1
+        with storage_errors(path):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            os.ftruncate(self._file, end)
+            os.lseek(self._file, end, os.SEEK_SET)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Writes a line; the data that it speaks of must be written before."""
+        """Writes a line; the data that it speaks of must be written before.
+
+        Raises:
+            StorageError: if the disk is full.
+        """
         text = json.dumps(line).encode()
         content = _crc(text) + b" " + text + b"\n"
-        while content:
-            try:
+        with storage_errors(self._path, len(content)):
+            while content:
                 content = content[os.write(self._file, content) :]
-            except OSError as error:
-                raise as_storage_error(error, self._path, len(content)) from error
 
     def close(self) -> None:
         """Closes the file."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
 
 def _crc(text: bytes) -> bytes:

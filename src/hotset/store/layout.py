@@ -1,4 +1,4 @@
-"""The store's format: the manifest, the names of files, the header of an array. Pure.
+"""The store's format: the manifest and the names of files. Pure.
 
 A store is a directory that NumPy alone can read:
 
@@ -12,26 +12,24 @@ A store is a directory that NumPy alone can read:
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from hotset.errors import FormatError
-from hotset.sample.column import LeafSchema, has_numpy
+from hotset.sample.column import LeafSchema
 from hotset.sample.tree import Spec
+from hotset.store.field import NAME, Field, count_from, field_from_dict
+from hotset.store.npy import ALIGNMENT, MOST, MOST_HEADER_BYTES
 from hotset.store.structure import (
-    AXES,
     DTYPES,
-    check_mode,
     class_from_name,
     class_to_name,
+    in_short,
     spec_from_json,
     spec_to_json,
 )
@@ -40,73 +38,8 @@ FORMAT = "hotset store"
 VERSION = 1
 MANIFEST = "manifest.json"
 TABLE, ROWS = "table.npy", "rows.npy"
-MOST = 2**62
-"""No count of bytes or values in a manifest may exceed this."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-
-
-@dataclass(frozen=True)
-class Field:
-    """One leaf of every sample.
-
-    Attributes:
-        name: what its files are called.
-        path: how it is reached from a sample, as `[0]`.
-        schema: of the first leaf.
-        is_ragged: whether shapes differ, or it is text.
-        modes: PIL modes that occur, of ragged images.
-    """
-
-    name: str
-    path: str
-    schema: LeafSchema
-    is_ragged: bool
-    modes: tuple[str, ...] = ()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the values."""
-        return self.schema.dtype or torch.uint8
-
-    @property
-    def axes(self) -> int:
-        """Axes of one leaf as stored."""
-        return len(self.schema.shape) if self.schema.is_storable else 1
-
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of one dense leaf."""
-        return self.schema.nbytes
-
-    @property
-    def data_file(self) -> str:
-        """Name of the file of values."""
-        return f"{self.name}.data.npy" if self.is_ragged else f"{self.name}.npy"
-
-    @property
-    def index_file(self) -> str:
-        """Name of the file of starts and shapes, where it is ragged."""
-        return f"{self.name}.index.npy"
-
-    @property
-    def index_columns(self) -> int:
-        """Columns of the index: start, shape, and mode of an image."""
-        return 1 + self.axes + (self.schema.kind == "image")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "name": self.name,
-            "path": self.path,
-            "kind": self.schema.kind,
-            "class": class_to_name(self.schema, f"sample{self.path}"),
-            "shape": list(self.schema.shape),
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "stored_as": array_dtype(self.dtype).str,
-            "layout": "ragged" if self.is_ragged else "dense",
-            "mode": self.schema.mode,
-            "modes": list(self.modes),
-        }
+VALUES = 256
+"""Columns of a table."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +76,7 @@ class Manifest:
         files: by name.
         fingerprint: what it was made from, as `hotset.keys` gives it.
         made: how it was made, for people to read.
+        finished: what the table makes of the leaf: class and dtype; None where there is no table.
     """
 
     samples: int
@@ -152,14 +86,25 @@ class Manifest:
     files: dict[str, File]
     fingerprint: dict[str, Any] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
+    finished: LeafSchema | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of all files but the manifest."""
         return sum(file.nbytes for file in self.files.values())
 
+    def rows_in(self, f: Field) -> int | None:
+        """Rows that a field's files hold; None where a sample takes no bytes."""
+        if f.is_ragged:
+            return self.files[f.index_file].payload_bytes // (8 * f.index_columns)
+        return self.files[f.data_file].payload_bytes // f.item_bytes if f.item_bytes else None
+
     def dumps(self) -> str:
         """The manifest's text, sealed."""
+        finished = self.finished and {
+            "class": class_to_name(self.finished, "the table"),
+            "dtype": str(self.finished.dtype).removeprefix("torch."),
+        }
         body = {
             "format": FORMAT,
             "version": VERSION,
@@ -167,6 +112,7 @@ class Manifest:
             "structure": spec_to_json(self.spec),
             "leaf": self.leaf,
             "fields": [f.as_dict() for f in self.fields],
+            "table": finished,
             "files": {
                 name: {
                     "header_bytes": file.header_bytes,
@@ -180,10 +126,16 @@ class Manifest:
             "made": self.made,
         }
         lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in body.items()]
-        return "{\n" + ",\n".join([*lines, f'  "seal": "{_seal(body)}"']) + "\n}\n"
+        seal = seal_of(json.loads(json.dumps(body)))
+        return "{\n" + ",\n".join([*lines, f'  "seal": "{seal}"']) + "\n}\n"
 
 
-def _seal(body: Mapping[str, Any]) -> str:
+def seal_of(body: Mapping[str, Any]) -> str:
+    """The digest that tells whether a manifest's content is what was written.
+
+    Args:
+        body: the content, as JSON gives it back; a seal in it does not count.
+    """
     text = json.dumps({k: v for k, v in body.items() if k != "seal"}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -202,44 +154,63 @@ def loads(text: str) -> Manifest:
         raise FormatError(f"the manifest is not that of a hotset store (no format {FORMAT!r})")
     version = body.get("version")
     if type(version) is not int or version < 1:
-        raise FormatError(f"the manifest has the version {version!r}")
+        raise FormatError(f"the manifest has the version {in_short(version)}")
     if version > VERSION:
         raise FormatError(
-            f"the store has format version {version}, this hotset reads up to {VERSION}; update "
-            "hotset, or build the store again"
+            f"the store has format version {in_short(version)}, this hotset reads up to "
+            f"{VERSION}; update hotset, or build the store again"
         )
     try:
-        sealed = _seal(body)
+        if body.get("seal") != seal_of(body):
+            raise FormatError(
+                "the manifest was damaged or edited: its seal does not fit its content"
+            )
+        return _manifest(body)
+    except FormatError:
+        raise
     except RecursionError as error:
         raise FormatError("the manifest is nested too deeply") from error
-    if body.get("seal") != sealed:
-        raise FormatError("the manifest was damaged or edited: its seal does not fit its content")
-    try:
-        return _manifest(body)
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        if isinstance(error, FormatError):
-            raise
-        raise FormatError(f"the manifest lacks or misstates something ({error!r})") from error
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        problem = in_short(error)
+        raise FormatError(f"the manifest lacks or misstates something ({problem})") from error
 
 
 def _manifest(body: dict[str, Any]) -> Manifest:
-    samples = _count(body["samples"], "the number of samples")
+    samples = count_from(body["samples"], "the number of samples")
+    if not isinstance(body["fields"], list):
+        raise FormatError(f"the fields are {in_short(body['fields'])}; expected a list")
     fields = tuple(field_from_dict(value) for value in body["fields"])
     names = [f.name for f in fields]
     if not fields or len(set(names)) != len(names):
         raise FormatError(f"the fields are called {names}; each needs a name of its own")
     spec = spec_from_json(body["structure"], len(fields))
-    leaf = _count(body["leaf"], "the transformed leaf")
+    leaf = count_from(body["leaf"], "the transformed leaf")
     if leaf >= len(fields):
         raise FormatError(f"leaf {leaf} of {len(fields)} fields")
     if not isinstance(body["fingerprint"], dict) or not isinstance(body["made"], dict):
         raise FormatError("the fingerprint and the making must be tables")
     files = {name: _file(name, value) for name, value in body["files"].items()}
-    paths = spec.paths()
-    fields = tuple(replace(f, path=path) for f, path in zip(fields, paths, strict=True))
-    manifest = Manifest(samples, spec, leaf, fields, files, body["fingerprint"], body["made"])
+    fields = tuple(replace(f, path=path) for f, path in zip(fields, spec.paths(), strict=True))
+    manifest = Manifest(
+        samples,
+        spec,
+        leaf,
+        fields,
+        files,
+        body["fingerprint"],
+        body["made"],
+        None if body["table"] is None else _finished(body["table"]),
+    )
     _check_files(manifest)
+    _check_table(manifest)
     return manifest
+
+
+def _finished(value: Any) -> LeafSchema:
+    dtype = DTYPES.get(value["dtype"])
+    if dtype is None:
+        raise FormatError(f"the table has the dtype {in_short(value['dtype'])}")
+    return LeafSchema("tensor", (), dtype, class_from_name(value["class"], "tensor"))
 
 
 def _check_files(manifest: Manifest) -> None:
@@ -250,7 +221,8 @@ def _check_files(manifest: Manifest) -> None:
         needed |= {f.data_file, f.index_file} if f.is_ragged else {f.data_file}
         if data is None:
             raise FormatError(f"the field {f.name} has no file {f.data_file}")
-        if not f.is_ragged and data.payload_bytes % max(1, f.item_bytes):
+        whole = f.dtype.itemsize if f.is_ragged else f.item_bytes
+        if data.payload_bytes % whole if whole else data.payload_bytes:
             raise FormatError(f"{f.data_file} does not hold whole samples of {f.schema}")
         index = manifest.files.get(f.index_file)
         if f.is_ragged and (index is None or index.payload_bytes % (8 * f.index_columns)):
@@ -259,132 +231,44 @@ def _check_files(manifest: Manifest) -> None:
         needed.add(ROWS)
         if manifest.files[ROWS].payload_bytes != 8 * manifest.samples:
             raise FormatError(f"{ROWS} does not hold a row for each of {manifest.samples} samples")
-    if TABLE in manifest.files:
+    if manifest.finished is not None:
         needed.add(TABLE)
     if set(manifest.files) != needed:
         raise FormatError(f"there are {sorted(manifest.files)}, but needed are {sorted(needed)}")
-    rows = {rows_of(manifest, f) for f in manifest.fields}
+    rows = {manifest.rows_in(f) for f in manifest.fields}
     counts = {count for count in rows if count is not None}
+    for f in manifest.fields:  # torch multiplies edges, also where one of them is 0
+        if manifest.samples * math.prod(max(1, edge) for edge in f.schema.shape) > MOST:
+            raise FormatError(f"{manifest.samples} samples of {f.schema} are too many")
     if len(counts) > 1 or (counts and ROWS not in manifest.files and counts != {manifest.samples}):
         raise FormatError(f"{manifest.samples} samples, but the files hold {sorted(counts)} rows")
 
 
-def rows_of(manifest: Manifest, f: Field) -> int | None:
-    """Rows that a field's file holds; None where a sample takes no bytes."""
-    if f.is_ragged:
-        return manifest.files[f.index_file].payload_bytes // (8 * f.index_columns)
-    return manifest.files[f.data_file].payload_bytes // f.item_bytes if f.item_bytes else None
-
-
-def field_from_dict(value: Any) -> Field:
-    """The field that `Field.as_dict` described, but for its path.
-
-    Raises:
-        FormatError: if it describes none.
-        KeyError: if something is missing.
-    """
-    name, kind, dtype = value["name"], value["kind"], DTYPES.get(value["dtype"])
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise FormatError(f"a field is called {name!r}; expected a-z, 0-9, _ or -")
-    if dtype is None:
-        raise FormatError(f"the field {name} has the dtype {value['dtype']!r}")
-    shape = tuple(_count(edge, f"an edge of {name}") for edge in value["shape"])
-    if len(shape) > AXES or math.prod(shape) > MOST:
-        raise FormatError(f"the field {name} has the shape {shape}")
-    cls = class_from_name(value["class"], kind)
-    is_text = kind in ("str", "bytes")
-    if value["layout"] not in ("dense", "ragged") or (is_text and value["layout"] == "dense"):
-        raise FormatError(f"the field {name} has the layout {value['layout']!r}")
-    is_plain = kind in ("int", "float", "bool", "scalar")
-    if (is_plain or is_text) and (shape or value["layout"] != ("ragged" if is_text else "dense")):
-        raise FormatError(f"the field {name} of kind {kind} has the shape {shape}")
-    expected = {"int": torch.int64, "float": torch.float64, "bool": torch.bool}.get(kind, dtype)
-    if kind == "scalar":
-        expected = torch.from_numpy(np.empty(0, cls)).dtype
-    if dtype is not expected or (is_text and dtype is not torch.uint8):
-        raise FormatError(f"the field {name} of kind {kind} has the dtype {value['dtype']!r}")
-    if kind == "array" and not has_numpy(dtype):
-        raise FormatError(f"the field {name} is an array of {value['dtype']}, which NumPy lacks")
-    mode = ""
-    modes: tuple[str, ...] = ()
-    if kind == "image":
-        if len(shape) != 3:
-            raise FormatError(f"the image {name} has the shape {shape}")
-        mode = check_mode(value["mode"], shape[0], dtype)
-        modes = tuple(value["modes"])
-        if not all(isinstance(other, str) for other in modes) or len(modes) > 99:
-            raise FormatError(f"the image {name} has the modes {modes}")
-    schema = LeafSchema(kind, shape, None if is_text else dtype, cls, mode)
-    return Field(name, "", schema, value["layout"] == "ragged", modes)
+def _check_table(manifest: Manifest) -> None:
+    """Whether a table can finish the leaf that it is for."""
+    if manifest.finished is None:
+        return
+    f, dtype = manifest.fields[manifest.leaf], manifest.finished.dtype
+    is_image = f.schema.kind in ("image", "tensor") and len(f.schema.shape) == 3
+    if not is_image or f.dtype is not torch.uint8 or dtype is None:
+        raise FormatError(f"a table cannot finish the field {f.name}, which is {f}")
+    if manifest.files[TABLE].payload_bytes != f.schema.shape[0] * VALUES * dtype.itemsize:
+        raise FormatError(f"{TABLE} does not fit the field {f.name}, which is {f}")
 
 
 def _file(name: Any, value: Any) -> File:
     stem = name.removesuffix(".npy").removesuffix(".data").removesuffix(".index")
-    if not name.endswith(".npy") or not _NAME.fullmatch(stem):
-        raise FormatError(f"a file is called {name!r}, which is no name of a store's file")
+    if not name.endswith(".npy") or not NAME.fullmatch(stem):
+        raise FormatError(f"a file is called {in_short(name)}, which is no name of a store's file")
     header, payload, block = (
-        _count(value[key], f"{key} of {name}")
+        count_from(value[key], f"{key} of {name}")
         for key in ("header_bytes", "payload_bytes", "block_bytes")
     )
-    checksums = tuple(value["crc32"])
-    if header > 1 << 16:
+    checksums = value["crc32"]
+    if header % ALIGNMENT or not 0 < header <= MOST_HEADER_BYTES:
         raise FormatError(f"{name} has a header of {header} bytes")
-    if block < 1 or len(checksums) != -(-payload // block):
-        raise FormatError(f"{name} has {len(checksums)} checksums for {payload} bytes")
+    if block < 1 or not isinstance(checksums, list) or len(checksums) != -(-payload // block):
+        raise FormatError(f"{name} has not one checksum for every {block} of {payload} bytes")
     if not all(type(crc) is int and 0 <= crc < 2**32 for crc in checksums):
         raise FormatError(f"{name} has a checksum that is none")
-    return File(header, payload, block, checksums)
-
-
-def _count(value: Any, what: str) -> int:
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise FormatError(f"{what} is {value!r}; expected a whole number, 0 or more")
-    return value
-
-
-def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
-    """The dtype that NumPy reads a file as: unsigned integers for those that it lacks."""
-    if has_numpy(dtype):
-        return torch.empty(0, dtype=dtype).numpy().dtype
-    return np.dtype(f"u{dtype.itemsize}")
-
-
-def array_header(dtype: np.dtype[Any], shape: tuple[int, ...], room: int) -> bytes:
-    """The header of an `.npy` file.
-
-    Args:
-        dtype: of the values.
-        shape: of the array.
-        room: bytes that the header is to take, as `header_room` gives it.
-
-    Source: numpy.lib.format, version 1.0.
-    """
-    header = _header(dtype, shape)
-    spaces = room - len(header)
-    length = int.from_bytes(header[8:10], "little") + spaces
-    return header[:8] + length.to_bytes(2, "little") + header[10:-1] + b" " * spaces + b"\n"
-
-
-def header_room(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    """Bytes that the header of an array takes whose samples have a shape, however many come."""
-    return max(len(_header(dtype, (MOST, *rest))) for rest in (shape, ()))
-
-
-def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    buffer = io.BytesIO()
-    content = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(buffer, content)
-    return buffer.getvalue()
-
-
-def field_names(paths: list[str], schemas: list[LeafSchema]) -> list[str]:
-    """A file name for each leaf: from its key where it has one, else from its kind and place."""
-    names: list[str] = []
-    for number, (path, schema) in enumerate(zip(paths, schemas, strict=True)):
-        name = re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_")
-        if not name or name[0].isdigit():
-            name = f"{schema.kind}_{name}".rstrip("_")
-        name = name[:48]
-        taken = name in names or f"{name}.npy" in (TABLE, ROWS) or not _NAME.fullmatch(name)
-        names.append(f"{name}-{number}" if taken else name)
-    return names
+    return File(header, payload, block, tuple(checksums))

@@ -19,15 +19,17 @@ class Lookup:
 
     Args:
         values: (C, 256), any dtype.
+        cls: the tensor class of what comes out.
     """
 
-    def __init__(self, values: Tensor) -> None:
-        self.values = values
+    def __init__(self, values: Tensor, cls: type[Tensor] = Tensor) -> None:
+        self.values, self._cls = values, cls
 
     def __call__(self, image: Any) -> Tensor:
         """image: PIL, or (C, H, W) uint8 -> (C, H, W) of the table's dtype."""
         stored = encode(image, describe(image))
-        return self.values[torch.arange(len(stored))[:, None, None], stored.long()]
+        found = self.values[torch.arange(len(stored))[:, None, None], stored.long()]
+        return found if self._cls is Tensor else found.as_subclass(self._cls)
 
     def batch_form(self, leaf: Any, number: int) -> BatchForm | None:
         """The table itself."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.sample.column import Column, DenseColumn, RaggedColumn
-from hotset.store.layout import Field
+from hotset.sample.column import IMAGE_BANDS, Column, DenseColumn, RaggedColumn
+from hotset.store.field import MOST_EDGE, Field
+from hotset.store.npy import MOST
 
 
 def tensor_over(values: np.ndarray, dtype: torch.dtype) -> Tensor:
@@ -52,25 +52,31 @@ def empty_column(f: Field, rows: int) -> DenseColumn:
     return DenseColumn(f.schema, torch.empty((rows, *f.schema.shape), dtype=f.dtype))
 
 
-def index_problem(f: Field, index: np.ndarray, values: int, channels: dict[str, int]) -> Any:
-    """(row, what is wrong) of the first row of an index that points where it may not; or None.
+def index_problem(
+    f: Field, index: np.ndarray, values: int, channels: int | None = None
+) -> tuple[int, str] | None:
+    """(place, what is wrong) of the first row of an index that points where it may not; or None.
 
     Args:
         f: a ragged field.
-        index: (N, columns) int64.
+        index: (R, columns) int64, some rows.
         values: how many values there are.
-        channels: of each PIL mode.
+        channels: that every leaf must have, if any.
     """
     starts, shapes = index[:, 0], index[:, 1 : 1 + f.axes]
-    # In floating point first: a product of huge edges must not wrap around into a small one.
+    # In floating point: a product of huge edges must not wrap around into a small one. Edges of 0
+    # count as 1 where strides are concerned, which must not overflow either.
     counts = shapes.astype(np.float64).prod(axis=1)
-    is_wrong = (index < 0).any(axis=1) | (starts + counts > values)
+    strides = np.maximum(shapes, 1).astype(np.float64).prod(axis=1)
+    is_wrong = (index < 0).any(axis=1) | (starts + counts > values) | (strides > MOST >> 4)
     if f.schema.kind == "image":
-        modes = index[:, -1]
-        is_known = (modes >= 0) & (modes < len(f.modes))
-        bands = np.array([channels.get(mode, -1) for mode in f.modes] or [-1])
-        is_wrong |= ~is_known | (bands[np.where(is_known, modes, 0)] != shapes[:, 0])
+        bands = np.array([IMAGE_BANDS.get(mode, 1) for mode in f.modes])
+        is_known = index[:, -1] < len(bands)
+        is_wrong |= bands[np.where(is_known & (index[:, -1] >= 0), index[:, -1], 0)] != shapes[:, 0]
+        is_wrong |= ~is_known | (shapes > MOST_EDGE).any(axis=1)
+    if channels is not None:
+        is_wrong |= shapes[:, 0] != channels
     if not is_wrong.any():
         return None
-    row = int(is_wrong.argmax())
-    return row, f"start and shape {index[row].tolist()} of {values} values"
+    place = int(is_wrong.argmax())
+    return place, f"start and shape {index[place].tolist()} of {values} values"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -14,28 +15,20 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from hotset.chain.step import StepCall
-from hotset.errors import ConfigError, FormatError, MissingDataError, StorageError
-from hotset.sample.column import IMAGE_BANDS, IMAGE_DTYPES, Column
+from hotset.errors import ConfigError, FormatError
+from hotset.sample.column import Column
 from hotset.sample.tree import Spec, unflatten
-from hotset.store.blocks import Damage, Guard, samples_in_words
-from hotset.store.layout import (
-    MANIFEST,
-    ROWS,
-    TABLE,
-    Field,
-    Manifest,
-    array_dtype,
-    array_header,
-    loads,
-)
+from hotset.store.blocks import Damage, samples_in_words
+from hotset.store.field import Field
+from hotset.store.files import MappedFiles, read_manifest
+from hotset.store.layout import ROWS, TABLE, VALUES
 from hotset.store.lookup import Lookup
 from hotset.store.mapped import column_over, empty_column, index_problem, tensor_over
-from hotset.store.structure import DTYPES
+from hotset.store.npy import array_dtype
 
 Verify = Literal["touch", "open", "never"]
 VERIFY = ("touch", "open", "never")
-MOST_MANIFEST_BYTES = 1 << 30
-_CHANNELS = {**IMAGE_BANDS, **dict.fromkeys(IMAGE_DTYPES, 1)}
+INDEX = np.dtype("<i8")
 
 
 class Store(Dataset[Any]):
@@ -73,24 +66,21 @@ class Store(Dataset[Any]):
         if verify not in VERIFY:
             raise ConfigError(f"`verify` must be one of {', '.join(VERIFY)}, got {verify!r}")
         self.path, self._verify = Path(path), verify
+        self._home = os.path.abspath(path)
         self.manifest = read_manifest(self.path)
-        self._values = {name: self._map(name) for name in self.manifest.files}
-        self._guards = {
-            name: Guard(
-                self._values[name], file.block_bytes, file.checksums, partial(self._refuse, name)
-            )
-            for name, file in self.manifest.files.items()
-        }
+        self._files = MappedFiles(
+            self.path, self.manifest.files, self._refuse, is_trusted=verify == "never"
+        )
         self._rows = self._order()
         self._columns = tuple(self._column(f) for f in self.manifest.fields)
         self._table = self._lookup()
         if verify == "open":
-            for guard in self._guards.values():
-                guard.look_at_all()
+            self._files.look_at_all()
+            self.touch(self.rows_of(np.arange(len(self))))
 
     def __reduce__(self) -> Any:
         # Another process maps the files itself: nothing of the data travels.
-        return partial(type(self), verify=self._verify), (str(self.path),)
+        return partial(type(self), verify=self._verify), (self._home,)
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -102,7 +92,7 @@ class Store(Dataset[Any]):
             IndexError: if there is no such sample.
             FormatError: if a block that it lies in is damaged.
         """
-        position = int(index)
+        position = operator.index(index)
         if not -len(self) <= position < len(self):
             raise IndexError(f"index {index} of a store of {len(self)} samples")
         row = self.rows_of(np.array([position % len(self)]))
@@ -117,7 +107,7 @@ class Store(Dataset[Any]):
         return [self[index] for index in indices]
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{f.name}: {described(f)}" for f in self.fields)
+        fields = ", ".join(f"{f.name}: {f}" for f in self.fields)
         return f"Store({str(self.path)!r}, {len(self):,} samples, {fields})"
 
     @property
@@ -152,18 +142,39 @@ class Store(Dataset[Any]):
 
     @property
     def rows(self) -> Tensor | None:
-        """(N,) int64, the row of every sample; None where they stand in order."""
-        return None if self._rows is None else torch.from_numpy(self._rows.copy())
+        """(N,) int64, the row of every sample; None where they stand in order.
+
+        Raises:
+            FormatError: if they are damaged.
+        """
+        if self._rows is None:
+            return None
+        return torch.from_numpy(self.rows_of(np.arange(len(self))))
 
     def rows_of(self, samples: np.ndarray) -> np.ndarray:
-        """(B,) int64 rows of some samples."""
+        """(B,) int64 rows of some samples.
+
+        Raises:
+            FormatError: if they are damaged.
+        """
         if self._rows is None:
             return samples
-        self._guards[ROWS].touch(samples * 8, samples * 8 + 8)
-        return np.asarray(self._rows[samples])
+        starts = samples * INDEX.itemsize
+        self._files.touch(ROWS, starts, starts + INDEX.itemsize)
+        rows = np.array(self._rows[samples])
+        if not self._are_rows(rows).all():
+            raise FormatError(f"{self.path / ROWS} names rows that are not there")
+        return rows
+
+    def _are_rows(self, rows: np.ndarray) -> np.ndarray:
+        counts = [self.manifest.rows_in(f) for f in self.fields]
+        most = min((count for count in counts if count is not None), default=2**62)
+        return (rows >= 0) & (rows < most)
 
     def touch(self, rows: np.ndarray) -> None:
         """Looks at the blocks that rows lie in, if none of them was looked at before.
+
+        What an index says of the rows is looked at in any case: they lie within the values.
 
         Args:
             rows: (B,) int64.
@@ -171,21 +182,26 @@ class Store(Dataset[Any]):
         Raises:
             FormatError: if a block is damaged; names file, block and samples.
         """
-        if self._verify == "never":
-            return
         for f in self.fields:
-            starts, stops = self._ranges(f, rows)
-            self._guards[f.data_file].touch(starts, stops)
+            if f.is_ragged:
+                starts, stops = self._ranges(f, rows)
+            else:
+                starts = rows * f.item_bytes
+                stops = starts + f.item_bytes
+            self._files.touch(f.data_file, starts, stops)
 
     def _ranges(self, f: Field, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """First byte, and byte behind the last, of the leaves of some rows."""
-        if not f.is_ragged:
-            starts = rows * f.item_bytes
-            return starts, starts + f.item_bytes
-        width = 8 * f.index_columns
-        self._guards[f.index_file].touch(rows * width, (rows + 1) * width)
-        index = self._index(f)[rows]
-        size = f.dtype.itemsize
+        """First byte, and byte behind the last, of the ragged leaves of some rows."""
+        width = INDEX.itemsize * f.index_columns
+        self._files.touch(f.index_file, rows * width, (rows + 1) * width)
+        index, size = self._index(f)[rows], f.dtype.itemsize
+        is_tabled = self.manifest.finished is not None and f is self.fields[self.leaf]
+        channels = f.schema.shape[0] if is_tabled else None
+        wrong = index_problem(f, index, len(self._files[f.data_file]) // size, channels)
+        if wrong is not None:
+            raise FormatError(
+                f"{self.path / f.index_file} is damaged: row {rows[wrong[0]]} has the {wrong[1]}"
+            )
         starts = index[:, 0] * size
         return starts, starts + index[:, 1 : 1 + f.axes].prod(axis=1) * size
 
@@ -193,9 +209,7 @@ class Store(Dataset[Any]):
         """Every block whose bytes are not those that were written; reads the whole store."""
         return [
             Damage(name, block, self._samples_in(name, block))
-            for name, guard in self._guards.items()
-            for block in range(len(self.manifest.files[name].checksums))
-            if guard.is_damaged(block)
+            for name, block in self._files.damaged()
         ]
 
     def _refuse(self, name: str, block: int) -> None:
@@ -206,136 +220,58 @@ class Store(Dataset[Any]):
             "block again"
         )
 
-    def _samples_in(self, name: str, block: int) -> tuple[int, ...]:
-        """The samples that have bytes in a block of a file."""
+    def _samples_in(self, name: str, block: int) -> Sequence[int]:
+        """The samples that have bytes in a block of a file, as far as other damage lets know."""
         size = self.manifest.files[name].block_bytes
         first, stop = block * size, (block + 1) * size
-        samples = np.arange(len(self))
         if name == ROWS:
-            return tuple(samples[first // 8 : -(-stop // 8)].tolist())
+            width = INDEX.itemsize
+            return range(first // width, min(len(self), -(-stop // width)))
         f = next((f for f in self.fields if name in (f.data_file, f.index_file)), None)
         if f is None:
-            return tuple(samples.tolist())
-        rows = samples if self._rows is None else np.asarray(self._rows[samples])
-        if name == f.data_file and not f.is_ragged:
-            starts, stops = rows * f.item_bytes, (rows + 1) * f.item_bytes
-        elif name == f.data_file:
+            return range(len(self))
+        samples = np.arange(len(self))
+        rows = samples if self._rows is None else np.asarray(self._rows)
+        samples, rows = samples[self._are_rows(rows)], rows[self._are_rows(rows)]
+        if name == f.index_file:
+            width = INDEX.itemsize * f.index_columns
+            starts, stops = rows * width, (rows + 1) * width
+        elif f.is_ragged:
             index = self._index(f)[rows]
             starts = index[:, 0] * f.dtype.itemsize
             stops = starts + index[:, 1 : 1 + f.axes].prod(axis=1) * f.dtype.itemsize
         else:
-            starts, stops = rows * 8 * f.index_columns, (rows + 1) * 8 * f.index_columns
+            starts, stops = rows * f.item_bytes, (rows + 1) * f.item_bytes
         return tuple(samples[(starts < stop) & (stops > first)].tolist())
-
-    def _map(self, name: str) -> np.ndarray:
-        """(bytes,) uint8 over the values of a file."""
-        path, file = self.path / name, self.manifest.files[name]
-        if path.is_symlink() or not path.is_file():
-            raise FormatError(f"{path} is missing, or no ordinary file")
-        if path.stat().st_size != file.nbytes:
-            raise FormatError(
-                f"{path} has {path.stat().st_size:,} bytes, the manifest says {file.nbytes:,}: the "
-                "store was cut off or changed"
-            )
-        if file.payload_bytes == 0:
-            return np.zeros(0, np.uint8)
-        return np.memmap(path, np.uint8, "r", file.header_bytes, file.payload_bytes)
-
-    def _check_header(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        file = self.manifest.files[name]
-        with open(self.path / name, "rb") as content:
-            found = content.read(file.header_bytes)
-        try:
-            expected = array_header(dtype, shape, file.header_bytes)
-        except (ValueError, OverflowError):
-            expected = b""
-        if found != expected:
-            raise FormatError(
-                f"{self.path / name} does not begin as an array of {shape} {dtype} does"
-            )
 
     def _order(self) -> np.ndarray | None:
         if ROWS not in self.manifest.files:
             return None
-        self._check_header(ROWS, np.dtype("<i8"), (len(self),))
-        rows = self._values[ROWS].view("<i8")
-        most = min(
-            (self._rows_in(f) for f in self.fields if f.is_ragged or f.item_bytes), default=2**62
-        )
-        if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < most):
-            raise FormatError(f"{self.path / ROWS} names rows that are not there")
-        return rows
-
-    def _rows_in(self, f: Field) -> int:
-        files = self.manifest.files
-        if f.is_ragged:
-            return files[f.index_file].payload_bytes // (8 * f.index_columns)
-        return files[f.data_file].payload_bytes // f.item_bytes if f.item_bytes else len(self)
+        self._files.check_header(ROWS, INDEX, (len(self),))
+        return self._files[ROWS].view(INDEX)
 
     def _index(self, f: Field) -> np.ndarray:
-        return self._values[f.index_file].view("<i8").reshape(-1, f.index_columns)
+        return self._files[f.index_file].view(INDEX).reshape(-1, f.index_columns)
 
     def _column(self, f: Field) -> Column:
-        rows, values, dtype = self._rows_in(f), self._values[f.data_file], array_dtype(f.dtype)
+        values, dtype = self._files[f.data_file], array_dtype(f.dtype)
+        counted = self.manifest.rows_in(f)
+        rows = len(self) if counted is None else counted
         shape = (len(values) // dtype.itemsize,) if f.is_ragged else (rows, *f.schema.shape)
-        self._check_header(f.data_file, dtype, shape)
+        self._files.check_header(f.data_file, dtype, shape)
         if not f.is_ragged:
             return column_over(f, values, None) if f.item_bytes else empty_column(f, rows)
         index = self._index(f)
-        self._check_header(f.index_file, np.dtype("<i8"), index.shape)
-        wrong = index_problem(f, index, shape[0], _CHANNELS)
-        if wrong is not None:
-            raise FormatError(
-                f"{self.path / f.index_file} is damaged: row {wrong[0]} has the {wrong[1]}"
-            )
+        self._files.check_header(f.index_file, INDEX, index.shape)
         return column_over(f, values, index)
 
     def _lookup(self) -> Lookup | None:
-        if TABLE not in self.manifest.files:
+        finished = self.manifest.finished
+        if finished is None or finished.dtype is None:
             return None
-        f, values = self.fields[self.leaf], self._values[TABLE]
-        dtype = DTYPES.get(self.manifest.made.get("table", ""))
-        channels = f.schema.shape[0] if f.schema.shape else 0
-        if dtype is None or len(values) != channels * 256 * dtype.itemsize or f.is_ragged:
-            raise FormatError(f"{self.path / TABLE} does not fit the field {f.name}")
-        self._check_header(TABLE, array_dtype(dtype), (channels, 256))
+        values, dtype = self._files[TABLE], finished.dtype
+        shape = (len(values) // (VALUES * dtype.itemsize), VALUES)
+        self._files.check_header(TABLE, array_dtype(dtype), shape)
         if self._verify != "never":
-            self._guards[TABLE].look_at_all()
-        return Lookup(tensor_over(values, dtype).reshape(channels, 256).clone())
-
-
-def described(f: Field) -> str:
-    """A field in a few words."""
-    dtype = str(f.dtype).removeprefix("torch.")
-    if f.schema.kind in ("str", "bytes"):
-        return f"{f.schema.kind}"
-    shape = "x".join("?" if f.is_ragged else str(edge) for edge in f.schema.shape)
-    kind = f"PIL {'/'.join(f.modes or (f.schema.mode,))} " if f.schema.kind == "image" else ""
-    return f"{kind}{dtype}" + (f"[{shape}]" if f.schema.shape else "")
-
-
-def read_manifest(path: Path) -> Manifest:
-    """A store's manifest.
-
-    Raises:
-        MissingDataError: if there is no store.
-        FormatError: if the manifest is not one.
-        StorageError: if it may not be read.
-    """
-    place = path / MANIFEST
-    try:
-        if place.stat().st_size > MOST_MANIFEST_BYTES:
-            raise FormatError(f"{place} is too large for a manifest")
-        text = place.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        partial_there = path.with_name(f"{path.name}.partial").is_dir()
-        hint = "; its building was not finished: run it again" if partial_there else ""
-        raise MissingDataError(f"there is no store at {path}{hint}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{place} is no text ({error})") from error
-    except OSError as error:
-        raise StorageError(f"{place} cannot be read: {error.strerror}") from error
-    try:
-        return loads(text)
-    except FormatError as error:
-        raise FormatError(f"{place}: {error}") from error
+            self._files.look_at_all(TABLE)
+        return Lookup(tensor_over(values, dtype).reshape(shape).clone(), finished.cls)

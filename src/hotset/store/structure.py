@@ -6,23 +6,23 @@ found only where its module is loaded already.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import OrderedDict, namedtuple
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from hotset.errors import FormatError, SchemaError
-from hotset.sample.column import IMAGE_BANDS, IMAGE_DTYPES, LeafSchema
+from hotset.errors import FormatError, MissingExtraError, SchemaError
+from hotset.sample.column import IMAGE_BANDS, IMAGE_DTYPES, LeafSchema, is_int64
 from hotset.sample.tree import LEAF, Spec
 
 DEPTH = 64
-"""Containers within containers that a manifest may have."""
-AXES = 32
-"""Axes that a leaf may have."""
+"""Containers within containers that a sample may have."""
+AXES = 31
+"""Axes that a leaf may have: NumPy 1 reads arrays of 32, and samples are one of them."""
 _MAPPINGS: dict[str, type] = {"dict": dict, "OrderedDict": OrderedDict}
 _TV_TENSORS = ("Image", "Mask", "Video")
 _SCALARS = {
@@ -34,12 +34,26 @@ _SCALARS = {
 }
 _PLAIN: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str, "bytes": bytes}
 _TEXT: dict[str, type] = {"numpy.str_": np.str_, "numpy.bytes_": np.bytes_}
+_WHOLE_BYTES = re.compile(
+    r"bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16|complex(32|64|128)|float8_\w+"
+)
 DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
+    name: dtype
     for dtype in vars(torch).values()
-    if isinstance(dtype, torch.dtype) and not str(dtype).startswith(("torch.q", "torch.bits"))
+    if isinstance(dtype, torch.dtype)
+    and _WHOLE_BYTES.fullmatch(name := str(dtype).removeprefix("torch."))
 }
-"""Every dtype that can be stored, by name."""
+"""Every dtype that can be stored, by name: values of whole bytes, which torch can copy."""
+SHOWN = 120
+
+
+def in_short(value: Any) -> str:
+    """What a file says where it should say something else, for a message."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deeply; a number of too many digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def spec_to_json(spec: Spec, path: str = "sample") -> Any:
@@ -48,28 +62,37 @@ def spec_to_json(spec: Spec, path: str = "sample") -> Any:
     Raises:
         SchemaError: for a container that a file cannot describe.
     """
-    return _to_json(spec, path, iter(range(spec.count())))
+    if spec.count() == 0:
+        raise SchemaError(f"{path} holds no value: there is nothing to store")
+    return _to_json(spec, path, iter(range(spec.count())), DEPTH)
 
 
-def _to_json(spec: Spec, path: str, numbers: Any) -> Any:
+def _to_json(spec: Spec, path: str, numbers: Any, depth: int) -> Any:
     if spec.kind == "leaf":
         return next(numbers)
+    if depth == 0:
+        raise SchemaError(f"{path} lies within more than {DEPTH} containers; make it flatter")
     cls = type(spec.example)
     keys = spec.keys if spec.kind == "mapping" else tuple(range(len(spec.children)))
     children = [
-        _to_json(child, f"{path}[{key!r}]", numbers)
+        _to_json(child, f"{path}[{key!r}]", numbers, depth - 1)
         for key, child in zip(keys, spec.children, strict=True)
     ]
     if spec.kind == "namedtuple":
-        fields = list(spec.example._fields)
-        return {"namedtuple": [cls.__module__, cls.__qualname__, fields], "children": children}
+        described = [cls.__module__, cls.__qualname__, list(spec.example._fields)]
+        if _like_named_tuple(described, len(children)) is None:
+            raise SchemaError(
+                f"{path} is a {cls.__name__} with the fields {described[2]}, which is no named "
+                "tuple as `collections.namedtuple` makes them; make it a tuple or a dictionary"
+            )
+        return {"namedtuple": described, "children": children}
     if cls is tuple or cls is list:
         return {cls.__name__: children}
-    if _MAPPINGS.get(cls.__name__) is cls and all(type(key) in (str, int) for key in keys):
+    if _MAPPINGS.get(cls.__name__) is cls and _are_keys(list(keys)):
         return {cls.__name__: list(keys), "children": children}
     raise SchemaError(
         f"{path} is a {cls.__name__}, which a store cannot describe; expected tuples, lists, named "
-        "tuples, or dictionaries whose keys are strings or whole numbers"
+        "tuples, or dictionaries whose keys are strings or whole numbers of 64 bits"
     )
 
 
@@ -96,7 +119,7 @@ def _from_json(value: Any, numbers: Any, depth: int) -> Spec:
             raise FormatError(f"the structure's leaves are not numbered in order, at {value}")
         return LEAF
     if not isinstance(value, dict) or depth == 0:
-        raise FormatError(f"the structure has {value!r}, which is no container")
+        raise FormatError(f"the structure has {in_short(value)}, which is no container")
     for cls in (tuple, list):
         if list(value) == [cls.__name__]:
             children = _children(value[cls.__name__], numbers, depth)
@@ -106,46 +129,57 @@ def _from_json(value: Any, numbers: Any, depth: int) -> Spec:
         if list(value) == [name, "children"]:
             keys, children = value[name], _children(value["children"], numbers, depth)
             if not _are_keys(keys) or len(keys) != len(children):
-                raise FormatError(f"the structure has a {name} with the keys {keys!r}")
+                raise FormatError(f"the structure has a {name} with the keys {in_short(keys)}")
             return Spec("mapping", mapping(dict.fromkeys(keys)), tuple(keys), children)
     if list(value) == ["namedtuple", "children"]:
         children = _children(value["children"], numbers, depth)
         make = _named_tuple(value["namedtuple"], len(children))
-        return Spec("namedtuple", make(*[None] * len(children)), (), children)
-    raise FormatError(f"the structure has an unknown container, {list(value)!r}")
+        hollow = tuple.__new__(make, [None] * len(children))  # no code of the class's own runs
+        return Spec("namedtuple", hollow, (), children)
+    raise FormatError(f"the structure has an unknown container, {in_short(list(value))}")
 
 
 def _children(values: Any, numbers: Any, depth: int) -> tuple[Spec, ...]:
     if not isinstance(values, list):
-        raise FormatError(f"the structure has {values!r} where children belong")
+        raise FormatError(f"the structure has {in_short(values)} where children belong")
     return tuple(_from_json(value, numbers, depth - 1) for value in values)
 
 
 def _are_keys(keys: Any) -> bool:
     return (
         isinstance(keys, list)
-        and all(type(key) in (str, int) for key in keys)
+        and all(type(key) is str or (type(key) is int and is_int64(key)) for key in keys)
         and len(set(keys)) == len(keys)
     )
 
 
-def _named_tuple(value: Any, count: int) -> Callable[..., Any]:
+def _named_tuple(value: Any, count: int) -> type[tuple[Any, ...]]:
     """The class where its module is loaded already; else one of the same name and fields."""
-    problem = FormatError(f"the structure has a named tuple described as {value!r}")
+    like = _like_named_tuple(value, count)
+    if like is None:
+        raise FormatError(f"the structure has a named tuple described as {in_short(value)}")
+    home, name, fields = value
+    found = getattr(sys.modules.get(home), "__dict__", {}).get(name)
+    if not isinstance(found, type) or not issubclass(found, tuple):
+        return like
+    return found if list(getattr(found, "_fields", ())) == fields else like
+
+
+def _like_named_tuple(value: Any, count: int) -> type[tuple[Any, ...]] | None:
+    """A named tuple as described by module, name and fields; None where there can be none."""
     if not isinstance(value, list) or len(value) != 3:
-        raise problem
+        return None
     home, name, fields = value
     is_text = isinstance(home, str) and isinstance(name, str) and isinstance(fields, list)
     if not is_text or not all(isinstance(f, str) for f in fields) or len(fields) != count:
-        raise problem
-    found = vars(sys.modules[home]).get(name) if home in sys.modules else None
-    is_kind = isinstance(found, type) and issubclass(found, tuple)
-    if is_kind and list(getattr(found, "_fields", ())) == fields:
-        return cast(Callable[..., Any], found)
+        return None
     try:
-        return namedtuple(name.rpartition(".")[2], fields)
-    except (ValueError, TypeError) as error:
-        raise problem from error
+        # `rename` lets names such as `_1` pass, which it makes itself, and changes all other names
+        # that cannot be.
+        like = namedtuple(name.rpartition(".")[2], fields, rename=True)  # type: ignore[misc]
+    except ValueError:
+        return None
+    return like if list(like._fields) == fields else None
 
 
 def class_to_name(schema: LeafSchema, path: str) -> str:
@@ -155,6 +189,10 @@ def class_to_name(schema: LeafSchema, path: str) -> str:
         SchemaError: if leaves of this kind cannot be stored; says what to do.
     """
     cls = schema.cls
+    if len(schema.shape) > AXES:
+        raise SchemaError(
+            f"{path} has {len(schema.shape)} axes; a store keeps up to {AXES}: reshape it"
+        )
     if schema.kind == "tensor" and schema.dtype in DTYPES.values():
         if cls is torch.Tensor:
             return "torch.Tensor"
@@ -189,34 +227,43 @@ def class_from_name(name: Any, kind: Any) -> type:
         FormatError: if it is none of those.
     """
     if not isinstance(name, str):
-        raise FormatError(f"a field has the class {name!r}")
+        raise FormatError(f"a field has the class {in_short(name)}")
     home, _, short = name.rpartition(".")
     if kind == "tensor" and name == "torch.Tensor":
         return torch.Tensor
     if kind == "tensor" and home == "torchvision.tv_tensors" and short in _TV_TENSORS:
-        return getattr(import_module(home), short)  # type: ignore[no-any-return]
+        return _imported(home, short, "vision")
     if kind == "array" and name == "numpy.ndarray":
         return np.ndarray
     if kind == "image" and name == "PIL.Image.Image":
-        return import_module("PIL.Image").Image  # type: ignore[no-any-return]
+        return _imported("PIL.Image", "Image", "vision")
     if kind == "scalar" and home == "numpy" and short in _SCALARS:
         return _SCALARS[short]
     if kind in ("str", "bytes") and name in _TEXT and issubclass(_TEXT[name], _PLAIN[kind]):
         return _TEXT[name]
     if kind in _PLAIN and name == kind:
         return _PLAIN[kind]
-    raise FormatError(f"a field of kind {kind!r} has the class {name!r}")
+    raise FormatError(f"a field of kind {in_short(kind)} has the class {in_short(name)}")
 
 
-def check_mode(mode: Any, channels: int, dtype: torch.dtype | None) -> str:
-    """A PIL mode that fits a number of channels and a dtype.
+def _imported(home: str, name: str, extra: str) -> type:
+    try:
+        return getattr(import_module(home), name)  # type: ignore[no-any-return]
+    except ImportError as error:
+        raise MissingExtraError(
+            f"the store holds {home}.{name}, and {error.name} is not installed; "
+            f"pip install 'hotset[{extra}]'"
+        ) from error
+
+
+def check_mode(mode: Any, channels: int | None, dtype: torch.dtype) -> str:
+    """A PIL mode that fits a number of channels, if one is given, and a dtype.
 
     Raises:
         FormatError: if it does not.
     """
-    if isinstance(mode, str):
-        if IMAGE_BANDS.get(mode) == channels and dtype is torch.uint8:
+    if isinstance(mode, str) and mode in (*IMAGE_BANDS, *IMAGE_DTYPES):
+        is_alike = IMAGE_DTYPES.get(mode, torch.uint8) is dtype
+        if is_alike and channels in (None, IMAGE_BANDS.get(mode, 1)):
             return mode
-        if mode in IMAGE_DTYPES and channels == 1 and IMAGE_DTYPES[mode] is dtype:
-            return mode
-    raise FormatError(f"PIL mode {mode!r} does not fit {channels} channels of {dtype}")
+    raise FormatError(f"PIL mode {in_short(mode)} does not fit {channels} channels of {dtype}")

@@ -13,27 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.errors import FormatError, HotsetError
+from hotset.errors import FormatError, SchemaError, StorageError
 from hotset.sample.column import Column, LeafSchema
 from hotset.sample.tree import Spec
-from hotset.store.arrayfile import ArrayFile, as_storage_error
+from hotset.store.arrayfile import ArrayFile, storage_errors
 from hotset.store.blocks import block_bytes_for
 from hotset.store.chunk import Chunk
+from hotset.store.field import Field, field_names
 from hotset.store.growing import INDEX_DTYPE, GrowingField
 from hotset.store.journal import JOURNAL, Journal, read_lines
-from hotset.store.layout import (
-    FORMAT,
-    MANIFEST,
-    ROWS,
-    TABLE,
-    VERSION,
-    Field,
-    File,
-    Manifest,
-    array_dtype,
-    field_names,
-    header_room,
-)
+from hotset.store.layout import FORMAT, MANIFEST, ROWS, TABLE, VERSION, File, Manifest, loads
+from hotset.store.npy import array_dtype, header_room
 from hotset.store.structure import spec_to_json
 
 
@@ -46,7 +36,8 @@ class Content:
         leaf: which leaf the transforms act on.
         schemas: per leaf, that of the first sample.
         fingerprint: what it is made from, as plain values.
-        table: (C, 256) that finishes the leaf, kept as bytes; None where it is kept as it is.
+        table: (C, 256) that finishes the leaf, kept as bytes; None where it is kept as it is. Its
+            class, a tensor's, is that of the finished leaf.
         expected_bytes: per leaf, about how many bytes come.
     """
 
@@ -67,9 +58,8 @@ class Writer:
         content: what it is to hold.
 
     Attributes:
-        ids: the samples written, in the order of the rows.
-        failed: (sample, why) of those given up.
-        replaced: (sample, the one that stands in for it).
+        ids: the samples written, in the order of the rows; one that was written again counts by its
+            last row.
 
     Raises:
         StorageError: if it cannot be written.
@@ -80,14 +70,15 @@ class Writer:
     def __init__(self, folder: Path, content: Content) -> None:
         self.folder, self._content = folder, content
         self.ids: list[int] = []
-        self.failed: list[tuple[int, str]] = []
-        self.replaced: list[tuple[int, int]] = []
+        self._failed: dict[int, str] = {}
+        self._replaced: dict[int, int] = {}
+        self._fields: list[GrowingField] = []
+        self._journal: Journal | None = None
         paths = content.spec.paths()
+        names = field_names(paths, content.schemas, [name.split(".")[0] for name in (TABLE, ROWS)])
         fields = [
             Field(name, path, schema, not schema.is_storable)
-            for name, path, schema in zip(
-                field_names(paths, list(content.schemas)), paths, content.schemas, strict=True
-            )
+            for name, path, schema in zip(names, paths, content.schemas, strict=True)
         ]
         header = {
             "format": FORMAT,
@@ -98,10 +89,22 @@ class Writer:
             "fingerprint": content.fingerprint,
         }
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._open(fields, json.loads(json.dumps(header)))
-        except OSError as error:
-            raise as_storage_error(error, folder, 0) from error
+            with storage_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                self._open(fields, json.loads(json.dumps(header)))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def failed(self) -> list[tuple[int, str]]:
+        """(sample, why) of those given up."""
+        return sorted(self._failed.items())
+
+    @property
+    def replaced(self) -> list[tuple[int, int]]:
+        """(sample, the one that stands in for it)."""
+        return sorted(self._replaced.items())
 
     def _open(self, fields: Sequence[Field], header: dict[str, Any]) -> None:
         lines, ends = read_lines(self.folder / JOURNAL)
@@ -110,15 +113,20 @@ class Writer:
                 f"{self.folder} holds the beginnings of another store; remove it, or build "
                 "elsewhere"
             )
-        expected = self._content.expected_bytes or (0,) * len(fields)
-        blocks = lines[0]["blocks"] if lines else [block_bytes_for(count) for count in expected]
+        if not lines:
+            # The journal comes first: a directory with files but no journal would be no store's.
+            expected = self._content.expected_bytes or (0,) * len(fields)
+            lines = [{**header, "blocks": [block_bytes_for(count) for count in expected]}]
+            self._journal = Journal(self.folder / JOURNAL)
+            self._journal.add(lines[0])
+        blocks = lines[0]["blocks"]
         self._fields = self._growing(fields, blocks, lines)
         last = self._last_good(lines)
         if last < len(lines) - 1:
+            self._close_fields()
             self._fields = self._growing(fields, blocks, lines[: last + 1])
-        self._journal = Journal(self.folder / JOURNAL, ends[last] if lines else 0)
-        if not lines:
-            self._journal.add({**header, "blocks": blocks})
+        if self._journal is None:
+            self._journal = Journal(self.folder / JOURNAL, ends[last])
         for line in lines[1 : last + 1]:
             self._note(line)
         states = lines[last]["files"] if last else {}
@@ -164,20 +172,36 @@ class Writer:
                 yield f"{number}.{name}", file
 
     def _note(self, line: dict[str, Any]) -> None:
+        written = [int(sample) for sample in line.get("ids", ())]
         if "run" in line:
             first, count = line["run"]
-            self.ids.extend(range(first, first + count))
-        self.ids.extend(line.get("ids", ()))
-        self.failed.extend((int(i), str(why)) for i, why in line.get("failed", ()))
-        self.replaced.extend((int(i), int(j)) for i, j in line.get("replaced", ()))
+            written = list(range(first, first + count))
+        self.ids.extend(written)
+        if self._failed or self._replaced:  # given up before, and read now
+            for sample in written:
+                self._failed.pop(sample, None)
+                self._replaced.pop(sample, None)
+        self._failed |= {int(sample): str(why) for sample, why in line.get("failed", ())}
+        self._replaced |= {int(sample): int(other) for sample, other in line.get("replaced", ())}
 
     def append(self, chunk: Chunk) -> None:
         """Writes a chunk's samples behind those that are there.
+
+        After an error nothing more can be written; another writer goes on from the chunk before.
 
         Raises:
             StorageError: if the disk is full.
             SchemaError: if a leaf is not of its field's kind.
         """
+        try:
+            self._append(chunk)
+        except BaseException:
+            self.close()
+            raise
+
+    def _append(self, chunk: Chunk) -> None:
+        if self._journal is None:
+            raise StorageError(f"{self.folder} is not written to any more: a write failed before")
         ids = list(chunk.ids)
         line: dict[str, Any] = {"ids": ids}
         if ids and ids == list(range(ids[0], ids[0] + len(ids))):
@@ -188,6 +212,8 @@ class Writer:
             changed = {}
             for number, growing in enumerate(self._fields):
                 schemas = chunk.schemas[number]
+                if number == self._content.leaf and self._content.table is not None:
+                    self._check_channels(growing.described.path, self._content.table, ids, schemas)
                 if growing.fit(ids, schemas, first):
                     changed[number] = growing.described.as_dict()
                 growing.append(chunk.values(number), schemas, chunk.lengths[number])
@@ -200,6 +226,17 @@ class Writer:
         line |= {"replaced": chunk.replaced} if chunk.replaced else {}
         self._journal.add(line)
         self._note(line)
+
+    def _check_channels(
+        self, path: str, table: Tensor, ids: Sequence[int], schemas: Sequence[LeafSchema]
+    ) -> None:
+        for sample, schema in zip(ids, schemas, strict=True):
+            if len(schema.shape) != 3 or schema.shape[0] != len(table):
+                raise SchemaError(
+                    f"sample{path} is a {schema} at index {sample}, others have {len(table)} "
+                    "channels, each with a table of its own; make them alike, as with "
+                    "image.convert('RGB')"
+                )
 
     def columns(self, rows: int) -> tuple[Column, ...]:
         """The samples written so far, as columns over the files; with room for `rows` in all."""
@@ -216,7 +253,7 @@ class Writer:
         Raises:
             StorageError: if the disk is full, or the directory cannot be renamed.
         """
-        try:
+        with storage_errors(target):
             files: dict[str, File] = {}
             for growing in self._fields:
                 files |= growing.finish()
@@ -224,12 +261,13 @@ class Writer:
                 rows = {sample: row for row, sample in enumerate(self.ids)}
                 order = np.array([rows[sample] for sample in samples], INDEX_DTYPE)
                 files[ROWS] = self._array(ROWS, order)
-            if self._content.table is not None:
-                table = self._content.table.contiguous()
-                made = {**made, "table": str(table.dtype).removeprefix("torch.")}
-                raw = table.reshape(-1).view(torch.uint8).numpy()
+            table, finished = self._content.table, None
+            if table is not None:
+                finished = LeafSchema("tensor", (), table.dtype, type(table))
+                plain = table.detach().as_subclass(Tensor).contiguous()
+                raw = plain.reshape(-1).view(torch.uint8).numpy()
                 files[TABLE] = self._array(
-                    TABLE, raw.view(array_dtype(table.dtype)).reshape(table.shape)
+                    TABLE, raw.view(array_dtype(table.dtype)).reshape(tuple(table.shape))
                 )
             manifest = Manifest(
                 len(samples),
@@ -239,28 +277,36 @@ class Writer:
                 files,
                 self._content.fingerprint,
                 made,
+                finished,
             )
-            write_synced(self.folder / MANIFEST, manifest.dumps().encode())
+            text = manifest.dumps()
+            loads(text)  # what is written can be read again
+            write_synced(self.folder / MANIFEST, text.encode())
+            sync_folder(self.folder)
             self.close()
             os.rename(self.folder, target)
             sync_folder(target.parent)
             (target / JOURNAL).unlink(missing_ok=True)
-        except OSError as error:
-            if isinstance(error, HotsetError):
-                raise
-            raise as_storage_error(error, target, 0) from error
 
     def _array(self, name: str, array: np.ndarray) -> File:
         room = header_room(array.dtype, array.shape[1:])
         file = ArrayFile(self.folder / name, room, block_bytes_for(array.nbytes))
-        file.append(array)
-        return file.finish(array.dtype, array.shape)
+        try:
+            file.append(array)
+            return file.finish(array.dtype, array.shape)
+        finally:
+            file.close()
 
     def close(self) -> None:
         """Closes the files; what was written is gone on with another time."""
+        self._close_fields()
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = None
+
+    def _close_fields(self) -> None:
         for growing in self._fields:
             growing.close()
-        self._journal.close()
 
 
 def write_synced(path: Path, content: bytes) -> None:

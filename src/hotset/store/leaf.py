@@ -1,0 +1,109 @@
+"""Whether one leaf can be stored such that it comes back as it was; if not, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hotset.errors import SchemaError
+from hotset.sample.column import LeafSchema, is_pil_image
+from hotset.store.field import MOST_EDGE
+from hotset.store.structure import DTYPES, class_to_name
+
+ORIENTATION = 0x0112
+"""The EXIF tag that says how an image is to be turned."""
+UPRIGHT = (None, 0, 1)
+_PIL_ADVICE = {"1": "convert('L')", "P": "convert('RGB') or, for class numbers, np.asarray(image)"}
+_WIDE_GREY = ("I;16B", "I;16L", "I;16N")
+
+
+def check_leaf(leaf: Any, schema: LeafSchema, where: str, *, is_handed_out: bool = True) -> None:
+    """Refuses a leaf that would not come back as it is.
+
+    Args:
+        leaf: a value.
+        schema: its own.
+        where: what messages call it.
+        is_handed_out: whether readers are given it as it is, and not what a table makes of it.
+
+    Raises:
+        SchemaError: if it cannot be stored; says what to do.
+    """
+    problem = None
+    if leaf is None:
+        problem = "None, which has no value to keep; leave it out, or put a number or text there"
+    elif isinstance(leaf, Tensor):
+        problem = _tensor_problem(leaf, schema)
+    elif isinstance(leaf, np.ndarray) and not schema.is_storable:
+        problem = _array_problem(leaf)
+    elif is_pil_image(leaf):
+        problem = _image_problem(leaf, schema, is_handed_out)
+    if problem is not None:
+        raise SchemaError(f"{where} is {problem}")
+    class_to_name(schema, where)
+
+
+def _tensor_problem(leaf: Tensor, schema: LeafSchema) -> str | None:
+    name = type(leaf).__name__
+    if leaf.is_nested or leaf.layout is not torch.strided:
+        kind = "nested" if leaf.is_nested else str(leaf.layout).removeprefix("torch.")
+        return f"a {kind} tensor, which cannot be stored; make it dense, or store its parts"
+    if leaf.device.type == "meta":
+        return "a tensor on the meta device, which has no values to store"
+    if not schema.is_storable:
+        return (
+            f"a {name}, which holds more than its values; store leaf.as_subclass(torch.Tensor), "
+            "and what it holds besides as further fields"
+        )
+    if leaf.dtype not in DTYPES.values():
+        dtype = str(leaf.dtype).removeprefix("torch.")
+        return f"a tensor of {dtype}, which cannot be stored; convert it to a dtype of whole bytes"
+    return None
+
+
+def _array_problem(leaf: np.ndarray) -> str:
+    kind = leaf.dtype.kind
+    if type(leaf) is not np.ndarray:
+        return f"a {type(leaf).__name__}, which cannot be stored; make it an array: np.array(leaf)"
+    advice = "convert it to numbers"
+    if leaf.dtype.names:
+        advice = "store each of its fields by itself"
+    elif kind in "US":
+        advice = "give a str, or a list of them"
+    elif kind in "mM":
+        advice = "store array.astype('int64')"
+    elif kind == "O":
+        advice = "give a tuple of its elements"
+    elif not leaf.dtype.isnative:
+        advice = "convert it with array.astype(array.dtype.newbyteorder('='))"
+    return f"an array of dtype {leaf.dtype.str}, which cannot be stored; {advice}"
+
+
+def _image_problem(leaf: Any, schema: LeafSchema, is_handed_out: bool) -> str | None:
+    if not schema.is_storable:
+        wide = "convert('I')" if leaf.mode in _WIDE_GREY else "convert('RGB')"
+        advice = _PIL_ADVICE.get(leaf.mode, wide)
+        return f"a PIL image of mode {leaf.mode!r}, which cannot be stored; use {advice}"
+    if max(schema.shape) > MOST_EDGE:
+        return f"a {schema}, which is more than {MOST_EDGE} pixels wide or high; cut it up"
+    # A table takes the pixels as they are; whoever is given the image would look for the tag.
+    turn = _orientation(leaf) if is_handed_out else None
+    if turn not in UPRIGHT:
+        return (
+            f"a {schema} with the EXIF orientation {turn}, and a store keeps pixels, not EXIF: "
+            "turn it upright with PIL.ImageOps.exif_transpose in the transform; or, if it is to "
+            "stay as it lies, drop the tag: image.info.pop('exif', None)"
+        )
+    return None
+
+
+def _orientation(image: Any) -> Any:
+    if not image.info and not hasattr(image, "tag_v2"):
+        return None
+    try:
+        return image.getexif().get(ORIENTATION)
+    except Exception:  # EXIF that cannot be read turns nothing
+        return None
