@@ -39,7 +39,7 @@ CHAINS = {
     "numpy": v1.Compose([v1.ToTensor(), v1.Lambda(numpy_noise)]),
     "python": v1.Compose([v1.ToTensor(), python_noise]),
     "torch": v1.Compose([v1.ToTensor(), torch_noise, v1.Normalize(0.5, 0.5)]),
-    "resized": v1.Compose([v1.RandomResizedCrop(5), v1.ToTensor()]),
+    "moved": v1.Compose([v1.RandomAffine(60, (0.3, 0.3)), v1.ToTensor()]),
     "v2": v2.Compose([v2.ToImage(), v2.RandomRotation(30), v2.ToDtype(torch.float32, scale=True)]),
     "noisy erasing": v1.Compose([v1.ToTensor(), v1.RandomErasing(p=1.0, value="random")]),
 }

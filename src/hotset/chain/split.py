@@ -132,14 +132,13 @@ def _finished(split: Split, traces: Sequence[Sequence[Any]], leading: int) -> Sp
     return replace(split, leading=leading, finish=finish)
 
 
-def _cuts_by_size(
-    traces: Sequence[Sequence[Any]], leading: int
-) -> tuple[list[int], list[int]]:
+def _cuts_by_size(traces: Sequence[Sequence[Any]], leading: int) -> tuple[list[int], list[int]]:
     """Positions where values of one shape, and of differing shapes, can be stored.
 
     The smallest come first; of equals, the latest.
     """
-    dense, ragged = {}, {}
+    dense: dict[int, int] = {}
+    ragged: dict[int, int] = {}
     for cut in range(leading + 1):
         schemas = [describe(trace[cut]) for trace in traces]
         kinds = {(s.kind, s.cls, s.dtype, s.mode, len(s.shape)) for s in schemas}

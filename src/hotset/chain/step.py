@@ -24,10 +24,13 @@ class BatchForm:
         ops: the operations, in order.
         replay: given one sample's parameters, one dictionary per operation, the user's own step
             with its draws replaced by them.
+        levels: by how many levels of a byte the result may differ from that of the user's step; 0
+            where it is equal bit for bit.
     """
 
     ops: tuple[Op, ...]
     replay: Callable[[Sequence[Params]], StepCall]
+    levels: int = 0
 
 
 class HasBatchForm(Protocol):

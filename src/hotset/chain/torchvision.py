@@ -19,6 +19,7 @@ from hotset.ops.erase import RandomErase
 from hotset.ops.geometry import Flip, Padding, Window
 from hotset.ops.op import Gate, Params
 from hotset.ops.pointwise import Elementwise
+from hotset.ops.resample import Filter, Order, ResizedCrop
 from hotset.sample.column import describe
 
 DETERMINISTIC = frozenset(
@@ -50,6 +51,19 @@ DETERMINISTIC = frozenset(
 
 UNDECIDED = frozenset(("Lambda",))
 """Classes that do whatever a user's function does: probed."""
+
+_PIL_FILTERS: dict[str, Filter] = {
+    "nearest": "nearest",
+    "nearest-exact": "nearest",
+    "box": "box",
+    "bilinear": "bilinear",
+    "hamming": "hamming",
+    "bicubic": "bicubic",
+    "lanczos": "lanczos",
+}
+_TENSOR_FILTERS: dict[str, Filter] = {"bilinear": "bilinear"}
+"""torch's own resizing rounds in other places: within a level of PIL's for these."""
+_RESIZED_PLAINLY = ("L", "RGB", "CMYK", "YCbCr")
 
 ALWAYS, NEVER = 2.0, -1.0
 """Values of `p` that torch.rand cannot reach: a replayed step applies for certain, or never."""
@@ -196,6 +210,42 @@ def _random_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
     return BatchForm((window,), replay)
 
 
+def _random_resized_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
+    schema = describe(leaf)
+    name = getattr(call.interpolation, "value", "")
+    is_pil = schema.kind == "image"
+    filters = _PIL_FILTERS if is_pil else _TENSOR_FILTERS
+    if name not in filters or schema.dtype is not torch.uint8:
+        return None
+    if is_pil and schema.mode not in _RESIZED_PLAINLY:
+        return None  # with an alpha channel, PIL weighs the colours by it
+    if not is_pil and call.antialias is not True:
+        return None
+    size = (int(call.size[0]), int(call.size[1]))
+    scale, ratio = tuple(map(float, call.scale)), tuple(map(float, call.ratio))
+    is_sorted = 0 < scale[0] <= scale[1] and 0 < ratio[0] <= ratio[1]
+    if not is_sorted or len(scale) != 2 or len(ratio) != 2:
+        return None  # torchvision warns, or fails; the user's own step does the same
+    order = _pillow_order() if is_pil else "width first"
+    crop = ResizedCrop(number, size, scale, ratio, filters[name], order)
+
+    def replay(params: Sequence[Params]) -> StepCall:
+        names = ("top", "left", "height", "width")
+        box = {name: int(params[0][name]) for name in names}
+        if is_v2(call):
+            return _with(call, make_params=lambda flat_inputs: box)
+        return _with(call, get_params=lambda img, scale, ratio: tuple(box.values()))
+
+    return BatchForm((crop,), replay, levels=0 if is_pil else 1)
+
+
+def _pillow_order() -> Order:
+    """Which axis the Pillow that is loaded resizes first."""
+    from PIL import __version__
+
+    return "cheaper first" if int(__version__.partition(".")[0]) >= 13 else "width first"
+
+
 def _pad(call: Any, leaf: Any, number: int) -> BatchForm | None:
     fill = _fill(call, leaf)
     if fill is None:
@@ -326,6 +376,7 @@ def _with(call: StepCall, **attributes: Any) -> StepCall:
 
 _BUILDERS: dict[str, Callable[[Any, Any, int], BatchForm | None]] = {
     "RandomCrop": _random_crop,
+    "RandomResizedCrop": _random_resized_crop,
     "Pad": _pad,
     "CenterCrop": _center_crop,
     "RandomHorizontalFlip": _flip("horizontal"),

@@ -2,73 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils.data import default_collate
 
 from hotset.chain.split import Decision
 from hotset.chain.step import Chained
 from hotset.errors import SchemaError
-from hotset.kernels.dispatch import choose_engine
+from hotset.kernels.dispatch import Engine, choose_engine, choose_ragged_engine
 from hotset.loader.batch import (
     BatchPipeline,
     CollatedPipeline,
     MovedPipeline,
     Pipeline,
+    ragged_images,
 )
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
 from hotset.loader.epochs import Parts
+from hotset.loader.filling import FillingPipeline
 from hotset.loader.fingerprint import fingerprint_of
+from hotset.loader.keep import Kept, Options, begins_with_resize, keep
 from hotset.loader.order import Order
 from hotset.loader.worker import CachedReader, WorkerPipeline
-from hotset.placement.budget import budget_bytes, free_bytes
-from hotset.placement.plan import Plan, Tier, human_bytes
+from hotset.placement.plan import Plan
 from hotset.sample.collate import can_batch, check_collatable, difference
-from hotset.sample.column import DenseColumn
+from hotset.sample.column import DenseColumn, ListColumn, RaggedColumn
 from hotset.sources.analyse import Analysis, analyse
-from hotset.sources.fill import fill_columns
 from hotset.sources.resident import Resident
 from hotset.sources.source import Reader, Source, UnkeepableError
-from hotset.sources.sweep import Progress
-
-CHECK_EVERY = 1000
-
-
-@dataclass(frozen=True)
-class Options:
-    """How batches are to come out, and what may be used for it.
-
-    Attributes:
-        device: where batches come out.
-        dtype: floating dtype of the chain's leaf; None leaves it as the chain makes it.
-        is_channels_last: memory format of images.
-        budget: bytes, "8GB" or "60%" that resident data may take on the device.
-        check_every: one sample in so many of the first epoch is compared; 0 compares none.
-        settings: of the `DataLoader` that runs what has no batched form.
-        progress: told how far the filling is.
-        threads: CPU threads of a kernel; None for torch's number.
-        may_read_ahead: whether the order may be asked for batches before they are wanted.
-    """
-
-    device: torch.device
-    dtype: torch.dtype | None = None
-    is_channels_last: bool = False
-    budget: int | str | None = None
-    check_every: int = CHECK_EVERY
-    settings: dict[str, Any] = field(default_factory=lambda: {"num_workers": 0, "collate_fn": None})
-    progress: Progress | None = None
-    threads: int | None = None
-    may_read_ahead: bool = False
-
-    @property
-    def collate(self) -> Callable[[list[Any]], Any] | None:
-        """A collate function of the user's own; None for torch's default."""
-        collate = self.settings.get("collate_fn")
-        return None if collate in (None, default_collate) else collate
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +45,7 @@ class Assembled:
         resident: what is kept; None if nothing is.
         reader: makes one sample, drawing from the global generators; None where batches are made
             whole.
+        made_from: fingerprint of what is kept on disk; None where nothing is.
     """
 
     analysis: Analysis
@@ -89,13 +53,14 @@ class Assembled:
     pipeline: Pipeline
     resident: Resident | None
     reader: Reader | None
+    made_from: str | None = None
 
 
 def assemble(source: Source, options: Options) -> Assembled:
     """Analyses a source, keeps what can be kept where it fits, and makes the pipeline.
 
     Raises:
-        HotsetError: as `analyse`, `fill_columns` and `check_collatable` do.
+        HotsetError: as `analyse`, `keep` and `check_collatable` do.
     """
     analysis = analyse(source)
     if options.collate is None:
@@ -103,19 +68,25 @@ def assemble(source: Source, options: Options) -> Assembled:
         _refuse_differing(analysis)
     if not analysis.dataset.is_deterministic:
         return _unkept(analysis, options, analysis.dataset.reason)
-    tier, note = _place(analysis, options)
-    if tier == "source":
-        return _unkept(analysis, options, note)
+    kept: Kept | str
     try:
-        resident = _keep(analysis, options)
+        kept = keep(analysis, options)
     except UnkeepableError as found:
-        return _unkept(analysis, options, str(found))
+        kept = str(found)
+    if isinstance(kept, str):
+        return _unkept(analysis, options, kept)
+    if analysis.split.mode == "worker" or not _fits_stages(analysis, kept.resident):
+        return _per_sample(analysis, options, kept)
+    return _batched(analysis, options, kept)
+
+
+def _fits_stages(analysis: Analysis, resident: Resident) -> bool:
+    """Whether the operations can take all samples at once; they may differ in shape after all."""
     column = resident.columns[resident.leaf]
-    if analysis.split.mode == "worker" or (
-        analysis.split.stages and not isinstance(column, DenseColumn)
-    ):
-        return _per_sample(analysis, options, resident, note)
-    return _batched(analysis, options, resident, tier, note)
+    if not analysis.split.stages or isinstance(column, DenseColumn):
+        return True
+    is_images = isinstance(column, RaggedColumn) and column.images() is not None
+    return begins_with_resize(analysis) and is_images
 
 
 def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None) -> Parts:
@@ -125,7 +96,7 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         pipeline=made.pipeline,
         order=order,
         length=len(made.analysis.source),
-        fingerprint=fingerprint_of(made.analysis, made.resident),
+        fingerprint=fingerprint_of(made.analysis, made.resident, made.made_from),
         dataset=dataset,
         batch_size=batch_size,
         is_current=made.analysis.source.is_current,
@@ -140,99 +111,70 @@ def _refuse_differing(analysis: Analysis) -> None:
                 raise SchemaError(difference(path, first_index, was, index, now))
 
 
-def _place(analysis: Analysis, options: Options) -> tuple[Tier, str]:
-    """The first tier whose budget holds the data, and a note where that is not the device."""
-    needed = analysis.bytes_per_sample * len(analysis.source)
-    device, is_cuda = options.device, options.device.type == "cuda"
-    wanted = human_bytes(needed)
-    notes = []
-    is_on_host = analysis.split.mode == "worker" or options.collate is not None
-    if is_cuda and not is_on_host:
-        room = budget_bytes(options.budget, free_bytes(device))
-        if needed <= room:
-            return "device", ""
-        notes.append(f"{wanted} exceed the budget of {human_bytes(room)} on {device}")
-    room = budget_bytes(None if is_cuda else options.budget, free_bytes(torch.device("cpu")))
-    is_there = analysis.split.cut == 0 and analysis.source.resident() is not None
-    if is_there or needed <= room:
-        return ("host" if is_cuda else "device"), "; ".join(notes)
-    notes.append(f"{wanted} exceed the budget of {human_bytes(room)} in host memory")
-    return "source", "; ".join(notes)
-
-
-def _keep(analysis: Analysis, options: Options) -> Resident:
-    """The samples in columns on the CPU, or where they lay already."""
-    source, split = analysis.source, analysis.split
-    in_memory = source.resident()
-    if in_memory is not None and split.cut == 0:
-        return in_memory
-    prefix = Chained([step.call for step in split.steps[: split.cut]])
-    filled = fill_columns(
-        source.watched_reader(prefix),
-        len(source),
-        name=source.name,
-        spec=analysis.spec,
-        is_ragged_allowed=split.mode == "worker" or options.collate is not None,
-        workers=int(options.settings.get("num_workers", 0)),
-        progress=options.progress,
-    )
-    return Resident(tuple(filled), analysis.spec, source.leaf)
-
-
-def _batched(
-    analysis: Analysis, options: Options, resident: Resident, tier: Tier, note: str
-) -> Assembled:
-    on_host = tier == "host" or options.collate is not None
-    device = torch.device("cpu") if on_host else options.device
-    resident = resident.to(device)
-    final = analysis.final[resident.leaf]
-    dtype = options.dtype if is_castable(final) else None
-    engine = None
-    column = resident.columns[resident.leaf]
-    is_image = isinstance(column, DenseColumn) and column.data.ndim == 4
-    is_changed = analysis.split.ops or options.is_channels_last or dtype is not None
-    if isinstance(column, DenseColumn) and is_image and is_changed:
-        shape = (column.data.shape[1], column.data.shape[2], column.data.shape[3])
-        engine = choose_engine(
-            analysis.split.ops,
-            shape,
-            column.data.dtype,
-            out_dtype=dtype,
-            device=device,
-            is_channels_last=options.is_channels_last,
-            threads=options.threads,
-        )
-    most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
+def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
+    resident, device = kept.resident, kept.device
     is_stacking = options.collate is None
-    batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking)
+    dtype = options.dtype if is_castable(analysis.final[resident.leaf]) else None
+    engine = _engine(analysis, options, kept, dtype)
+    most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
+    images = {"images_of": ragged_images} if begins_with_resize(analysis) else {}
+    batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking, **images)
     pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
         pipeline = CollatedPipeline(
             pipeline, options.collate, analysis.spec, schemas, options.device
         )
-    elif on_host:
+    elif device != options.device:
         pipeline = MovedPipeline(pipeline, options.device)
-    notes = [note] if note else []
+    if kept.filling is not None:
+        pipeline = FillingPipeline(pipeline, kept.filling, options.settings)
+    notes = list(kept.notes)
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
     if options.dtype is not None and dtype is None:
         notes.append(f"dtype={options.dtype} has no floating-point or image leaf to act on")
+    bytes_held = resident.nbytes
+    if kept.filling is not None:
+        bytes_held = analysis.bytes_per_sample * len(analysis.source)
     plan = Plan(
         decisions=analysis.decisions,
         device=str(options.device),
-        tier="host" if on_host and options.device.type == "cuda" else "device",
+        tier=kept.tier,
         samples=len(analysis.source),
-        bytes_held=resident.nbytes,
+        bytes_held=bytes_held,
         kernel="gather by index" if engine is None else engine.description,
         notes=tuple(notes),
     )
-    return Assembled(analysis, plan, pipeline, resident, None)
+    return Assembled(analysis, plan, pipeline, resident, None, kept.fingerprint)
 
 
-def _per_sample(analysis: Analysis, options: Options, resident: Resident, note: str) -> Assembled:
+def _engine(
+    analysis: Analysis, options: Options, kept: Kept, dtype: torch.dtype | None
+) -> Engine | None:
+    """What executes the operations; None where a leaf is gathered as it is."""
+    ops, column = analysis.split.ops, kept.resident.columns[kept.resident.leaf]
+    schema = analysis.stored[kept.resident.leaf]
+    is_image = not isinstance(column, ListColumn) and len(schema.shape) == 3
+    if not is_image or not (ops or options.is_channels_last or dtype is not None):
+        return None
+    channels, height, width = schema.shape
+    how: dict[str, Any] = {
+        "out_dtype": dtype,
+        "device": kept.device,
+        "is_channels_last": options.is_channels_last,
+        "threads": options.threads,
+    }
+    if begins_with_resize(analysis):
+        return choose_ragged_engine(ops, channels, **how)
+    if not isinstance(column, DenseColumn):
+        return None
+    return choose_engine(ops, (channels, height, width), column.data.dtype, **how)
+
+
+def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     split, source = analysis.split, analysis.source
-    resident = resident.to(torch.device("cpu"))
+    resident = kept.resident.to(torch.device("cpu"))
     decisions = analysis.decisions
     if split.mode == "batch":  # samples differ after all
         reason = "runs per sample, since the samples differ in shape"
@@ -251,14 +193,14 @@ def _per_sample(analysis: Analysis, options: Options, resident: Resident, note: 
     plan = Plan(
         decisions=decisions,
         device=str(options.device),
-        tier="device" if options.device.type == "cpu" else "host",
+        tier=kept.tier if kept.device.type == "cpu" else "host",
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=(note,) if note else (),
+        notes=kept.notes,
     )
     checked = _checked(analysis, options, pipeline, resident, options.dtype)
-    return Assembled(analysis, plan, checked, resident, reader)
+    return Assembled(analysis, plan, checked, resident, reader, kept.fingerprint)
 
 
 def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:

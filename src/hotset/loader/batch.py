@@ -18,7 +18,14 @@ from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.kernels.dispatch import Engine, Run
 from hotset.rng import WORKER_STEP, Draws, Key
 from hotset.sample.collate import gather
-from hotset.sample.column import Column, DenseColumn, LeafSchema, ListColumn, decode
+from hotset.sample.column import (
+    Column,
+    DenseColumn,
+    LeafSchema,
+    RaggedColumn,
+    decode,
+)
+from hotset.sample.ragged import Ragged
 from hotset.sample.tree import Spec, batch_leaves, unflatten, unflatten_batch
 from hotset.sources.resident import Resident
 
@@ -75,6 +82,7 @@ class BatchPipeline:
         most_batches: how many may be made in one go; fewer where they take many bytes.
         is_stacking: whether leaves that lie in lists are stacked; a user's own collate_fn gets them
             one by one.
+        images_of: what the engine reads from, given the column.
     """
 
     def __init__(
@@ -85,10 +93,12 @@ class BatchPipeline:
         dtype: torch.dtype | None,
         most_batches: int = 1,
         is_stacking: bool = True,
+        images_of: Callable[[Any], Any] = lambda column: column.data,
     ) -> None:
         self._resident, self._device, self._engine = resident, device, engine
         self._dtype, self._most_batches = dtype, most_batches
-        self._is_stacking = is_stacking
+        self._is_stacking, self._images_of = is_stacking, images_of
+        self._seen: tuple[Column, Any] | None = None
 
     @contextmanager
     def session(self) -> Iterator[Make]:
@@ -116,12 +126,14 @@ class BatchPipeline:
         sizes = [len(request.ids) for request in requests]
         ids = self._place([request.ids for request in requests])
         rows = ids if resident.rows is None else resident.rows[ids]
+        if resident.store is not None:
+            resident.touch(rows.numpy())
         columns: list[Sequence[Any]] = []
         for number, column in enumerate(resident.columns):
-            if isinstance(column, DenseColumn) and number == resident.leaf and run is not None:
+            if number == resident.leaf and run is not None:
                 occurrence = self._place([request.occurrence for request in requests])
                 draws = Draws(requests[0].key, ids, occurrence)
-                columns.append(run.batches(column.data, rows, draws, sizes))
+                columns.append(run.batches(self._images(column), rows, draws, sizes))
             else:
                 is_cast = number == resident.leaf
                 columns.append(
@@ -129,13 +141,19 @@ class BatchPipeline:
                 )
         return columns
 
+    def _images(self, column: Column) -> Any:
+        """What the engine reads from; the same column comes with nearly every batch."""
+        if self._seen is None or self._seen[0] is not column:
+            self._seen = column, self._images_of(column)
+        return self._seen[1]
+
     def _gather(self, column: Column, rows: Tensor, is_cast: bool) -> Any:
-        if isinstance(column, ListColumn) and not self._is_stacking:
+        if not isinstance(column, DenseColumn) and not self._is_stacking:
             return self._items(column, rows, is_cast)
         leaf = gather(column, rows)
         return leaf.to(self._dtype) if is_cast and self._dtype is not None else leaf
 
-    def _items(self, column: ListColumn, rows: Tensor, is_cast: bool) -> list[Any]:
+    def _items(self, column: Column, rows: Tensor, is_cast: bool) -> list[Any]:
         items = [column.item(row) for row in rows.tolist()]
         dtype = self._dtype
         if dtype is None or not is_cast:
@@ -245,6 +263,13 @@ def move(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, (list, tuple)):
         return type(batch)(move(value, device) for value in batch)
     return batch
+
+
+def ragged_images(column: DenseColumn | RaggedColumn) -> Ragged:
+    """A column of images as images of differing sizes; nothing is copied."""
+    found = Ragged.of(column.data) if isinstance(column, DenseColumn) else column.images()
+    assert found is not None
+    return found
 
 
 def _nbytes(leaf: Any) -> int:

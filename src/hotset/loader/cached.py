@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.utils.data import Dataset, get_worker_info
 
 from hotset.errors import ConfigError, DeviceError
-from hotset.loader.assemble import Assembled, Options, assemble
+from hotset.loader.assemble import Assembled, assemble
 from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.ids import Occurrences, check_ids
+from hotset.loader.keep import Options
 from hotset.placement.budget import resolve_device
 from hotset.placement.plan import Plan
 from hotset.rng import Key

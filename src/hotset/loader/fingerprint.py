@@ -20,7 +20,9 @@ ROWS = 16
 """Samples whose bytes are part of a fingerprint."""
 
 
-def fingerprint_of(analysis: Analysis, resident: Resident | None) -> str:
+def fingerprint_of(
+    analysis: Analysis, resident: Resident | None, made_from: str | None = None
+) -> str:
     """16 hexadecimal digits over the schemas, the steps and a spread of what is kept.
 
     Two processes that load the same data with the same chain find the same digits, so a callable
@@ -29,6 +31,7 @@ def fingerprint_of(analysis: Analysis, resident: Resident | None) -> str:
     Args:
         analysis: of the source.
         resident: what is kept; None if nothing is.
+        made_from: what stands for the bytes kept, where they may still be to come.
     """
     digest = hashlib.blake2b(digest_size=8)
     text = [len(analysis.source), *map(str, analysis.final), *analysis.spec.paths()]
@@ -37,6 +40,9 @@ def fingerprint_of(analysis: Analysis, resident: Resident | None) -> str:
     for op in analysis.split.ops:
         if isinstance(op, Table):
             digest.update(_bytes_of(op.values))
+    if made_from is not None:
+        digest.update(made_from.encode())
+        return digest.hexdigest()
     for column in resident.columns if resident is not None else ():
         for part in _parts(column, analysis, resident):
             digest.update(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,9 +15,10 @@ from torch.utils.data import (
 )
 
 from hotset.errors import ConfigError, UnsupportedError
-from hotset.loader.assemble import CHECK_EVERY, Options, as_parts, assemble
+from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
+from hotset.loader.keep import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
@@ -40,6 +43,9 @@ def accelerate(
     budget: int | str | None = None,
     check_every: int = CHECK_EVERY,
     progress: Progress | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    fill: Fill = "eager",
+    version: str | None = None,
 ) -> Loader:
     """A loader that gives the same batches as `loader`, only sooner.
 
@@ -59,6 +65,11 @@ def accelerate(
         check_every: one sample in so many of the first epoch is made again by the dataset itself
             and compared bit for bit; 0 compares none.
         progress: called with (samples read, total) while the data is read once.
+        cache: a folder that keeps the data on disk from one run to the next, as a `hotset.Store`
+            for each dataset and chain, made where there is none; None keeps it in memory.
+        fill: when a new store is filled: "eager" at once, "lazy" in the first epoch, which then
+            starts without delay. An epoch that is left early is used as far as it got.
+        version: your word for what the store cannot be told apart by itself (see `hotset.build`).
 
     Returns:
         A `hotset.Loader`.
@@ -93,6 +104,10 @@ def accelerate(
     _check_every(check_every)
     dataset = loader.dataset
     length = dataset_length(dataset)
+    if fill not in FILL:
+        raise ConfigError(f"`fill` must be one of {', '.join(FILL)}, got {fill!r}")
+    if cache is None and (fill != "eager" or version is not None):
+        raise ConfigError("`fill` and `version` are for a store on disk: give a `cache` folder")
     order = SamplerOrder(loader, length)
     options = Options(
         device=target,
@@ -103,6 +118,7 @@ def accelerate(
         settings=worker_settings(loader),
         progress=progress,
         may_read_ahead=order.may_read_ahead,
+        cache=None if cache is None else Cache(Path(cache).absolute(), dataset, fill, version),
     )
     made = assemble(dataset_source(dataset), options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from hotset.chain.split import Decision
 
-Tier = Literal["device", "host", "source"]
+Tier = Literal["device", "host", "disk", "source"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Plan:
         decisions: one per step: once, table, batch or worker, with the reason.
         device: where batches come out.
         tier: "device" (resident there), "host" (resident in host memory, copied batch by batch), or
-            "source" (not kept: read through the user's own dataset).
+            "disk" (memory-mapped from a store, likewise), or "source" (not kept: read through the
+            user's own dataset).
         samples: number of samples.
         bytes_held: bytes the resident data takes.
         kernel: what executes the batched steps.
@@ -48,8 +49,11 @@ class Plan:
         places = {
             "device": f"resident on {self.device}",
             "host": f"resident in host memory, batches copied to {self.device}",
+            "disk": "mapped from disk",
             "source": "not kept: read through the dataset itself",
         }
+        if not self.device.startswith("cpu"):
+            places["disk"] += f", batches copied to {self.device}"
         lines.append(
             f"data: {self.samples:,} samples, {human_bytes(self.bytes_held)}, {places[self.tier]}"
         )

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hotset.errors import SchemaError
+from hotset.sample.ragged import Ragged
 
 IMAGE_BANDS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4, "YCbCr": 3, "HSV": 3, "LAB": 3}
 """PIL modes of whole bytes, and their channels."""
@@ -280,6 +281,16 @@ class RaggedColumn:
             return self.schema.cls(text.decode("utf-8", "surrogatepass"))
         mode = self.modes[rest[axes]] if self.modes else ""
         return decode(stored.reshape(shape), replace(self.schema, shape=shape, mode=mode))
+
+    def images(self) -> Ragged | None:
+        """The column as images of bytes; None where they are none, or channels differ in number."""
+        is_bytes = self.schema.dtype is torch.uint8 and len(self.schema.shape) == 3
+        channels = int(self.index[0, 1]) if is_bytes and len(self.index) else 0
+        if channels == 0 or (self.index[:, 1] != channels).any():
+            return None
+        numbers = torch.from_numpy(np.ascontiguousarray(self.index[:, [0, 2, 3]].T))
+        offsets, heights, widths = numbers.to(self.data.device)
+        return Ragged(self.data, offsets, heights, widths, channels)
 
     def to(self, device: torch.device) -> RaggedColumn:
         """The same column on a device."""

@@ -183,7 +183,9 @@ def _write(
     missing = [index for index in range(total) if index not in done] if done else range(total)
     per_sample = sum(recipe.bytes_per_sample)
     check_room(writer, per_sample * len(missing))
-    task = ChunkReader(recipe.reader(), source.name, recipe.analysis.spec, on_error, total)
+    task = ChunkReader(
+        recipe.reader(), source.name, recipe.analysis.spec, on_error, total, recipe.tabled_leaf
+    )
     count = total - len(missing)
     if told is not None:
         told(count, total)

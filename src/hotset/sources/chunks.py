@@ -30,14 +30,21 @@ class ChunkReader:
         spec: the structure that every sample must have.
         on_error: what happens to a sample that cannot be read.
         total: number of samples; None where nobody knows.
+        tabled: the leaf that a table finishes; None for none.
     """
 
     def __init__(
-        self, reader: Reader, name: str, spec: Spec, on_error: OnError, total: int | None
+        self,
+        reader: Reader,
+        name: str,
+        spec: Spec,
+        on_error: OnError,
+        total: int | None,
+        tabled: int | None = None,
     ) -> None:
         self._reader, self._name, self._spec = reader, name, spec
         self._on_error, self._total = on_error, total
-        self._packer = Packer()
+        self._packer = Packer(spec.paths(), tabled)
 
     def __call__(self, ids: Iterable[int]) -> Chunk:
         """The samples with some ids.
@@ -73,9 +80,10 @@ class ChunkReader:
     def _sample(self, index: int) -> Taken | str:
         """A sample, or why it cannot be read."""
         try:
-            return self._packer.taken(leaves_of(self._reader, index, self._name, self._spec))
+            leaves = leaves_of(self._reader, index, self._name, self._spec)
         except SampleError as error:
             return str(error)
+        return self._packer.taken(leaves, index)
 
     def _substitute(self, index: int) -> tuple[int, Taken | None]:
         """The next sample that can be read; behind the last comes the first."""

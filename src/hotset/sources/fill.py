@@ -18,6 +18,7 @@ from hotset.sample.column import (
     DenseColumn,
     LeafSchema,
     ListColumn,
+    RaggedColumn,
     describe,
     encode,
     has_numpy,
@@ -81,7 +82,29 @@ def _filled(
         if progress is not None and (index % SAMPLES_PER_TASK == 0 or index == length - 1):
             progress(index + 1, length)
     assert builder is not None
-    return builder.columns
+    return [_compacted(column) for column in builder.columns]
+
+
+def _compacted(column: Column) -> Column:
+    """Values of differing shapes end to end; the list is emptied on the way, to spare memory."""
+    if not isinstance(column, ListColumn) or not isinstance(column.items[0], tuple):
+        return column
+    items, first = column.items, column.items[0][1]
+    alike = {(s.kind, s.cls, s.dtype, len(s.shape)) for _, s in items}
+    if len(alike) > 1 or not first.shape:
+        return column
+    modes = tuple(dict.fromkeys(s.mode for _, s in items)) if first.kind == "image" else ()
+    index = np.zeros((len(items), 1 + len(first.shape) + len(modes[:1])), np.int64)
+    sizes = np.array([stored.numel() for stored, _ in items])
+    index[:, 0] = sizes.cumsum() - sizes
+    index[:, 1 : 1 + len(first.shape)] = [s.shape for _, s in items]
+    if modes:
+        index[:, -1] = [modes.index(s.mode) for _, s in items]
+    data = torch.empty(int(sizes.sum()), dtype=first.dtype)
+    for row, (start, size) in enumerate(zip(index[:, 0].tolist(), sizes.tolist(), strict=True)):
+        data[start : start + size] = items[row][0].reshape(-1)
+        items[row] = None
+    return RaggedColumn(first, data, index, modes)
 
 
 class _Builder:

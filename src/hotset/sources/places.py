@@ -12,9 +12,9 @@ from filelock import FileLock, Timeout
 
 from hotset.errors import FormatError, StaleStoreWarning, StorageError
 from hotset.keys.fingerprint import Fingerprint, differences
+from hotset.store.files import read_manifest
 from hotset.store.journal import JOURNAL, read_lines
 from hotset.store.layout import MANIFEST
-from hotset.store.store import read_manifest
 
 DIGITS = 12
 """Digits of its fingerprint in the name of a store that is built beside another."""
@@ -38,27 +38,40 @@ class Place:
         return self.path.with_name(f"{self.path.name}.partial")
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds the lock of a path: one process at a time looks there and builds there.
+def take_lock(path: Path, *, is_waiting: bool) -> FileLock | None:
+    """The lock of a path, held: one process at a time builds there.
+
+    Args:
+        path: of the store.
+        is_waiting: whether to wait for another that holds it; else None comes back.
 
     Raises:
         StorageError: if the lock cannot be made.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path.with_name(f".{path.name}.lock"))
+        lock = FileLock(path.with_name(f".{path.name}.lock"), thread_local=False)
         try:
             lock.acquire(timeout=0)
         except Timeout:
+            if not is_waiting:
+                return None
             warnings.warn(
-                f"another process builds {path}; waiting for it", UserWarning, stacklevel=4
+                f"another process builds {path}; waiting for it", UserWarning, stacklevel=5
             )
             lock.acquire()
     except OSError as error:
         raise StorageError(
             f"{path} cannot be built: {error.strerror or error} ({error.filename or path.parent})"
         ) from error
+    return lock
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a path, and waits for it."""
+    lock = take_lock(path, is_waiting=True)
+    assert lock is not None
     try:
         yield
     finally:
@@ -77,7 +90,7 @@ def find_place(path: Path, wanted: Fingerprint) -> Place:
     """
     beside = path.with_name(f"{path.stem}-{wanted.digest[:DIGITS]}{path.suffix}")
     for place in (Place(path, False), Place(beside, False)):
-        if (place.path / MANIFEST).is_file():
+        if is_whole(place.path):
             found = Fingerprint.from_dict(read_manifest(place.path).fingerprint)
             if found.digest == wanted.digest:
                 return Place(place.path, True)
@@ -87,6 +100,39 @@ def find_place(path: Path, wanted: Fingerprint) -> Place:
         elif _is_free(place.partial, wanted):
             return place
     raise FormatError(f"{beside} has another fingerprint than its name says")
+
+
+def path_in(folder: Path, name: str, wanted: Fingerprint) -> Path:
+    """Where a folder of many stores has the one of a fingerprint."""
+    return folder / f"{name}-{wanted.digest[:DIGITS]}.hotset"
+
+
+def is_whole(path: Path) -> bool:
+    """Whether there is a whole store at a path."""
+    return (path / MANIFEST).is_file()
+
+
+def find_in(folder: Path, name: str, wanted: Fingerprint) -> Place:
+    """The store of a fingerprint in a folder of many, or where it is to be built.
+
+    Args:
+        folder: of the stores.
+        name: of the dataset.
+        wanted: the fingerprint.
+    """
+    path = path_in(folder, name, wanted)
+    if is_whole(path):
+        return Place(path, True)
+    others = {
+        other.parent: differences(
+            Fingerprint.from_dict(read_manifest(other.parent).fingerprint), wanted
+        )
+        for other in sorted(folder.glob(f"{name}-*.hotset/{MANIFEST}"))
+    }
+    if others:
+        closest = min(others, key=lambda other: len(others[other]))
+        _warn(closest, path, others[closest])
+    return Place(path, False)
 
 
 def _is_free(partial: Path, wanted: Fingerprint) -> bool:

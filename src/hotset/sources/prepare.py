@@ -107,7 +107,9 @@ def _source_of(data: Any, transform: Any, probes: list[int] | None) -> Source:
         check_length(len(found), "the data")
         return found
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")) or isinstance(data, str):
-        found_words = repr(data) if isinstance(data, (str, type)) else f"one of type {type(data).__name__}"
+        found_words = (
+            repr(data) if isinstance(data, (str, type)) else f"one of type {type(data).__name__}"
+        )
         raise UnsupportedError(
             "expected a dataset with __getitem__ and __len__, a DataLoader, an iterable, or a "
             f"tensor, array, tuple or dictionary of them; got {found_words}"

@@ -15,6 +15,7 @@ from hotset.sample.tree import flatten
 from hotset.sources.analyse import Analysis
 from hotset.sources.source import Reader, Source, read
 from hotset.store.layout import FORMAT, VERSION
+from hotset.store.leaf import check_leaf
 from hotset.store.writer import Content
 
 
@@ -42,6 +43,11 @@ class Recipe:
     def source(self) -> Source:
         """Where the samples come from."""
         return self.analysis.source
+
+    @property
+    def tabled_leaf(self) -> int | None:
+        """The leaf that the table finishes."""
+        return None if self.table is None else self.source.leaf
 
     def reader(self) -> Reader:
         """Reads a sample as it is kept."""
@@ -96,16 +102,19 @@ def recipe_for(
     Raises:
         KeyingError: if something cannot be keyed, and no version is given.
         SampleError: if a sample cannot be read.
+        SchemaError: if a leaf cannot be stored.
     """
     split, source = analysis.split, analysis.source
     cut, table = split.cut, None
     if is_whole and split.finish is not None:
-        table = split.finish
+        # Its class is that of what it makes, as torchvision's tensors have their own.
+        finished = {trace[split.leading].cls for trace in analysis.traced.values()}
+        table = split.finish.as_subclass(finished.pop())
     elif is_whole:
         cut = split.leading
     schemas = list(analysis.stored)
     schemas[source.leaf] = next(iter(analysis.traced.values()))[cut]
-    samples = _samples(analysis, cut)
+    samples = _samples(analysis, cut, None if table is None else source.leaf)
     sizes = [[len(raw_bytes(leaf, describe(leaf))) for leaf in leaves] for leaves in samples]
     made_from = fingerprint(
         dataset,
@@ -122,18 +131,16 @@ def recipe_for(
     return Recipe(analysis, cut, table, tuple(schemas), mean, made_from)
 
 
-def _samples(analysis: Analysis, cut: int) -> list[list[Any]]:
+def _samples(analysis: Analysis, cut: int, tabled: int | None) -> list[list[Any]]:
     """The leaves of the first and the last sample looked at, as they are to be kept."""
     source = analysis.source
     reader = source.reader(Chained([step.call for step in analysis.split.steps[:cut]]))
-    return [
-        _storable(flatten(read(reader, index, source.name), analysis.spec)[0])
-        for index in sorted({min(analysis.traced), max(analysis.traced)})
-    ]
-
-
-def _storable(leaves: Sequence[Any]) -> list[Any]:
-    return [
-        leaf if describe(leaf).is_storable or isinstance(leaf, (str, bytes)) else repr(type(leaf))
-        for leaf in leaves
-    ]
+    samples = []
+    for index in sorted({min(analysis.traced), max(analysis.traced)}):
+        leaves = flatten(read(reader, index, source.name), analysis.spec)[0]
+        for number, (leaf, path) in enumerate(zip(leaves, analysis.spec.paths(), strict=True)):
+            is_handed_out = number != tabled
+            where = f"sample{path} at index {index}"
+            check_leaf(leaf, describe(leaf), where, is_handed_out=is_handed_out)
+        samples.append(leaves)
+    return samples

@@ -216,7 +216,9 @@ def write_stream(
         ConfigError: if it draws random numbers, or has fewer samples than were written.
     """
     stream = reader.stream
-    task = ChunkReader(reader, stream.name, recipe.analysis.spec, on_error, None)
+    task = ChunkReader(
+        reader, stream.name, recipe.analysis.spec, on_error, None, recipe.tabled_leaf
+    )
     per_task = samples_per_chunk(sum(recipe.bytes_per_sample))
     written, total = len(writer.ids) + len(writer.failed), stream.length
     if total is not None:
