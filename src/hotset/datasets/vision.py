@@ -18,6 +18,7 @@ from hotset.datasets.files import download_cifar10, read_cifar, read_mnist
 from hotset.loader.cached import CachedDataset
 from hotset.sample.column import DenseColumn, LeafSchema, column_of
 from hotset.sample.tree import flatten, strip
+from hotset.sources.resident import Resident
 from hotset.sources.source import ArraySource
 
 
@@ -42,13 +43,12 @@ class _Images(CachedDataset):
     ) -> None:
         self.classes, self.targets = classes, labels
         once = _on_tensors(pre_transform)
-        columns = [
+        columns = (
             column_of(images, "images"),
             DenseColumn(LeafSchema("int", (), torch.int64, int), labels),
-        ]
+        )
         source = ArraySource(
-            columns,
-            strip(flatten((0, 0))[1]),
+            Resident(columns, strip(flatten((0, 0))[1]), 0),
             transform=[*once, *_on_tensors(transform)],
             name=type(self).__name__,
             once=len(once),

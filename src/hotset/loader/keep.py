@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch.utils.data import default_collate
@@ -16,6 +16,7 @@ from hotset.loader.filling import Filling
 from hotset.ops.resample import ResizedCrop
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Tier, human_bytes
+from hotset.progress import Told, shown
 from hotset.sources.analyse import Analysis
 from hotset.sources.build import stored
 from hotset.sources.fill import fill_columns
@@ -196,7 +197,9 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
             note = f"the first epoch fills {path}"
             return Kept(filling.resident, "disk", (note,), digest, filling)
         notes.append("filled before the first epoch: steps that run per sample need all of it")
-    store = stored(recipe, path, find, workers=options.workers, progress=options.progress)
+    told = cast(Told | None, options.progress)  # how many samples there are is known
+    with shown(told, f"building {path.name}") as progress:
+        store = stored(recipe, path, find, workers=options.workers, progress=progress)
     is_near, why = _fits_device(store.nbytes, analysis, options)
     notes = [f"store: {store.path}", *notes, *why]
     kept = _placed(of_store(store, source.leaf), is_near, notes, options)
