@@ -53,6 +53,8 @@ FORMS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "below a root": lambda f: {"root": str(f), "names": [f"{n}.bin" for n in range(3)]},
     "below a root that is a path": lambda f: {"root": f, "names": [f"{n}.bin" for n in range(3)]},
     "in a dictionary": lambda f: {"root": f, "names": {n: f"{n}.bin" for n in range(3)}},
+    "among others": lambda f: {"root": f, "n": ["0.bin", None, 3, ("1.bin", 2.0), "2.bin"]},
+    "as values": lambda f: {"root": f, "names": {n: f"{n}.bin" for n in range(3)}},
     "as keys": lambda f: {"root": f, "names": {f"{n}.bin": n for n in range(3)}},
     "deep down": lambda f: {"root": f, "rows": [{"image": {"file": f"{n}.bin"}} for n in range(3)]},
     "in an array of text": lambda f: {"root": f, "names": np.array([f"{n}.bin" for n in range(3)])},
@@ -290,7 +292,6 @@ def test_ledger_passes_over_what_is_no_file(tmp_path: Path) -> None:
     """Folders, empty and overlong texts, and texts that no file can be named by."""
     ledger = FileLedger()
     ledger.note([str(tmp_path), "", "\0", "x" * 5_000, "no\nfile", 3, None], ())
-    ledger.note(3, ())
     assert ledger.files() == {}
     (tmp_path / "f").write_bytes(b"abc")
     ledger.note(("f", ("f", 1)), (str(tmp_path),))

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from hotset.keys.piece import DIGEST_BYTES, SEQUENCES, digest_of, label
+from hotset.keys.piece import ATOMS, DIGEST_BYTES, SEQUENCES, digest_of, label
 
+NUMBERS = ATOMS - {str, bytes}
 LONGEST_NAME = 4096
 READERS = 8
 """Threads that read files whole; they wait for the disk, and hashing leaves the interpreter."""
@@ -47,13 +48,18 @@ class FileLedger:
         """Collects the texts in a plain value.
 
         Args:
-            value: a text, or a container of atoms down to its second level.
+            value: text, bytes, or a container of atoms down to its second level.
             folders: that names may be relative to.
         """
-        if isinstance(value, (str, bytes)):
-            value = (value,)
-        if isinstance(value, (list, tuple, dict, set, frozenset)):
-            self._names.setdefault(folders, {}).update(dict.fromkeys(_texts(value)))
+        names = self._names.setdefault(folders, {})
+        if type(value) is str:
+            names[value] = None
+        elif type(value) is bytes:
+            names.update(dict.fromkeys(_texts((value,))))
+        elif value:
+            is_dict = type(value) is dict
+            if is_dict or not set(map(type, value)) <= NUMBERS:
+                names.update(dict.fromkeys(_texts(value)))
 
     def files(self, *, everything: bool = False) -> dict[str, FileState]:
         """The files that were named, by the names under which they were found.

@@ -28,6 +28,7 @@ ROUNDS = 100
 """Circles of equal objects longer than this are told apart by the order in which they are met."""
 REMEMBERED = 64
 """Plain containers with more items than this are not looked at twice."""
+NUMBERS = ATOMS - {str, bytes}
 SHOWN_WORDS = 6
 ADVICE = 'pass version="…", and change it whenever what this does changes'
 
@@ -131,7 +132,7 @@ class Walk:
             return id(value)
         plain = plain_bytes(value)
         if plain is not None:
-            if self._note is not None:
+            if self._note is not None and type(value) not in NUMBERS:
                 self._note(value, folders)
             link = link_bytes(plain)
             if type(value) not in ATOMS and len(value) > REMEMBERED:
