@@ -131,8 +131,8 @@ def encode(leaf: Any, schema: LeafSchema) -> Tensor:
         return leaf.detach().as_subclass(Tensor).cpu()  # type: ignore[no-any-return]
     if schema.kind == "image":
         return _writable(planes(leaf))
-    if schema.kind == "array":
-        return _writable(leaf)
+    if schema.kind in ("array", "scalar"):
+        return _writable(np.asarray(leaf))
     return torch.as_tensor(leaf, dtype=schema.dtype)
 
 
@@ -157,8 +157,10 @@ def raw_bytes(leaf: Any, schema: LeafSchema) -> np.ndarray:
         return np.frombuffer(leaf, np.uint8)
     if schema.kind == "image":
         return np.ascontiguousarray(planes(leaf)).reshape(-1).view(np.uint8)
-    stored = encode(leaf, schema).resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return stored.view(torch.uint8).numpy()
+    stored = encode(leaf, schema).resolve_conj().resolve_neg().contiguous()
+    # Not `reshape`: one element, or none, may keep a stride that `view` refuses.
+    flat = stored.as_strided((stored.numel(),), (1,))
+    return flat.view(torch.uint8).numpy()
 
 
 def _writable(array: np.ndarray) -> Tensor:
