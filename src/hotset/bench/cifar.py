@@ -64,7 +64,7 @@ def main(args: Namespace) -> int:
             rounds=args.rounds,
             is_quick=args.quick,
         )
-        _check_file(args.json)
+        check_file(args.json)
         report = measure(settings, progress)
     except HotsetError as error:
         progress.clear()
@@ -153,7 +153,7 @@ class Progress:
             self._stream.flush()
 
 
-def _check_file(path: Path | None) -> None:
+def check_file(path: Path | None) -> None:
     """Refuses a file that cannot be written, before minutes are spent."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
         raise ConfigError(f"`--json` must name a file in a folder that is there, got {str(path)!r}")

@@ -82,26 +82,12 @@ class Report:
         return "\n\n".join(parts)
 
     def _head(self) -> str:
-        machine, found = self.hardware, self.versions
-        memory = machine["memory_bytes"]
-        about = [f"{machine['cpu']}, {machine['cores']} cores"]
-        about += [human_bytes(memory)] if memory is not None else []
-        about += [gpu["name"] for gpu in machine["gpus"]]
-        packages = ("hotset", "torch", "torchvision", "numba", "python")
         settings = self.settings
-        lines = [
+        head = (
             f"{settings.samples:,} synthetic images of 32x32x3 random bytes, batches of "
-            f"{settings.batch_size} on {settings.device}",
-            ", ".join(about),
-            ", ".join(f"{name} {found[name]}" for name in packages if found[name]),
-        ]
-        load, cores = machine["load_average"], machine["cores"]
-        if load is not None and load > cores / 2:
-            lines.append(
-                f"note: the machine was busy when this began (load {load:.1f} on {cores} cores); "
-                "the ratios suffer less than the rates, but they do"
-            )
-        return "\n".join(lines)
+            f"{settings.batch_size} on {settings.device}"
+        )
+        return about(head, self.hardware, self.versions)
 
     def _rows(self) -> str:
         workers = f"{self.settings.workers}w"
@@ -143,22 +129,22 @@ held: the samples as they are served; what resident rows were made from stays in
     def _figures(self) -> str:
         ratio = self.ratio(AUGMENTED, PLAIN)
         lines = [
-            f"resident with augmentation: {_said(ratio)} times the plain loader with "
+            f"resident with augmentation: {said(ratio)} times the plain loader with "
             f"{self.settings.workers} workers (at least 50, goal 100)"
         ]
         for key, name in ((COPY_FRESH, "new tensors"), (COPY_REUSED, "one reused tensor")):
             share = self.ratio(AUGMENTED, key)
             lines.append(
-                f"of the rate of copy_ into {name}: {_said(share)} (at least 0.25, goal 0.5)"
+                f"of the rate of copy_ into {name}: {said(share)} (at least 0.25, goal 0.5)"
             )
         if self.overhead is not None:
             lines.append(
-                f"Python per batch beyond the kernel: {_said(self.overhead.beyond_us)} µs "
+                f"Python per batch beyond the kernel: {said(self.overhead.beyond_us)} µs "
                 f"(goal under 100), the kernel {number(self.overhead.engine_us.median)} µs"
             )
         if self.imports is not None:
             lines.append(
-                f"import hotset after import torch: {_said(self.imports.hotset_ms)} ms (goal under "
+                f"import hotset after import torch: {said(self.imports.hotset_ms)} ms (goal under "
                 f"60), with the first use of its loaders {number(self.imports.use_ms.median)} ms; "
                 f"import torch {number(self.imports.torch_ms.median)} ms"
             )
@@ -178,5 +164,27 @@ held: the samples as they are served; what resident rows were made from stays in
         )
 
 
-def _said(spread: Spread) -> str:
+def about(head: str, machine: dict[str, Any], found: dict[str, str | None]) -> str:
+    """What was measured, on what hardware, with which versions, and whether others were at work."""
+    memory = machine["memory_bytes"]
+    parts = [f"{machine['cpu']}, {machine['cores']} cores"]
+    parts += [human_bytes(memory)] if memory is not None else []
+    parts += [gpu["name"] for gpu in machine["gpus"]]
+    packages = ("hotset", "torch", "torchvision", "numba", "python")
+    lines = [
+        head,
+        ", ".join(parts),
+        ", ".join(f"{name} {found[name]}" for name in packages if found[name]),
+    ]
+    load, cores = machine["load_average"], machine["cores"]
+    if load is not None and load > cores / 2:
+        lines.append(
+            f"note: the machine was busy when this began (load {load:.1f} on {cores} cores); "
+            "the ratios suffer less than the rates, but they do"
+        )
+    return "\n".join(lines)
+
+
+def said(spread: Spread) -> str:
+    """The median, and the least and the most."""
     return f"{number(spread.median)} ({span(spread)})"

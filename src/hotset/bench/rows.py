@@ -125,7 +125,7 @@ class _Bench:
                 samples, written = samples + len(moved[1]), written + batch_bytes(moved)
 
         def run() -> Run:
-            with _opened(self._loader(dataset, workers)) as batches:
+            with opened(self._loader(dataset, workers)) as batches:
                 skip = min(settings.ahead if workers else 1, len(counted) - 1)
                 return self._watch.steady(
                     map(self._move, batches), skip=skip, take=settings.part_batches
@@ -212,7 +212,7 @@ def _counter() -> CallCounter:
 
 
 @contextmanager
-def _opened(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
+def opened(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
     """An epoch of a loader; its workers are ended with the context, not when it is collected."""
     batches = iter(loader)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,37 @@ from hotset.store.blocks import BlockSums
 from hotset.store.layout import File
 from hotset.store.npy import array_header
 
+SYNC_BYTES = 64 << 20
+"""After so many bytes they are brought to the disk, while others are read."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Sync(threading.Thread):
+    """Brings what was written to the disk while more is read: the end need not wait for all of it.
+
+    Args:
+        file: descriptor, which is closed at the end.
+    """
+
+    def __init__(self, file: int) -> None:
+        super().__init__(name="hotset-sync", daemon=True)
+        self._file = file
+        self._error: OSError | None = None
+
+    def run(self) -> None:
+        """Waits for the disk."""
+        try:
+            os.fsync(self._file)
+        except OSError as error:  # the system tells of it once, and that was now
+            self._error = error
+        finally:
+            os.close(self._file)
+
+    def check(self) -> None:
+        """Waits for the end, and raises what went wrong."""
+        self.join()
+        if self._error is not None:
+            raise self._error
 
 
 class ArrayFile:
@@ -37,6 +68,8 @@ class ArrayFile:
         self.end = 0
         self.sums = BlockSums(block_bytes)
         self._room, self._view = 0, np.zeros(0, np.uint8)
+        self._unsynced = 0
+        self._sync: Sync | None = None
         self._file = -1
         with storage_errors(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -54,6 +87,11 @@ class ArrayFile:
         self._write(part, self.header_bytes + self.end)
         self.sums.add(part)
         self.end += len(part)
+        self._unsynced += len(part)
+        if self._unsynced >= SYNC_BYTES and (self._sync is None or not self._sync.is_alive()):
+            self._unsynced = 0
+            self._sync = Sync(os.dup(self._file))
+            self._sync.start()
 
     def _write(self, part: memoryview | bytes, position: int) -> None:
         with storage_errors(self.path, len(part)):
@@ -117,6 +155,8 @@ class ArrayFile:
         with storage_errors(self.path):
             os.ftruncate(self._file, self.header_bytes + self.end)
             os.fsync(self._file)
+            if self._sync is not None:
+                self._sync.check()
         self.close()
         return File(self.header_bytes, self.end, self.sums.block_bytes, self.sums.all())
 

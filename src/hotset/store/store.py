@@ -71,9 +71,12 @@ class Store(Dataset[Any]):
         self._files = MappedFiles(
             self.path, self.manifest.files, self._refuse, is_trusted=verify == "never"
         )
+        counts = [self.manifest.rows_in(f) for f in self.fields]
+        self._held = next((count for count in counts if count is not None), None)
         self._rows = self._order()
         self._columns = tuple(self._column(f) for f in self.manifest.fields)
         self._table = self._lookup()
+        self._touched = np.zeros(self._held or 0, dtype=bool)
         if verify == "open":
             self._files.look_at_all()
             self.touch(self.rows_of(np.arange(len(self))))
@@ -167,9 +170,7 @@ class Store(Dataset[Any]):
         return rows
 
     def _are_rows(self, rows: np.ndarray) -> np.ndarray:
-        counts = [self.manifest.rows_in(f) for f in self.fields]
-        most = min((count for count in counts if count is not None), default=2**62)
-        return (rows >= 0) & (rows < most)
+        return (rows >= 0) & (rows < (len(self) if self._held is None else self._held))
 
     def touch(self, rows: np.ndarray) -> None:
         """Looks at the blocks that rows lie in, if none of them was looked at before.
@@ -182,6 +183,11 @@ class Store(Dataset[Any]):
         Raises:
             FormatError: if a block is damaged; names file, block and samples.
         """
+        if self._held is None:
+            return  # no leaf of any sample has a byte
+        rows = rows[~self._touched[rows]]
+        if len(rows) == 0:
+            return
         for f in self.fields:
             if f.is_ragged:
                 starts, stops = self._ranges(f, rows)
@@ -189,6 +195,7 @@ class Store(Dataset[Any]):
                 starts = rows * f.item_bytes
                 stops = starts + f.item_bytes
             self._files.touch(f.data_file, starts, stops)
+        self._touched[rows] = True
 
     def _ranges(self, f: Field, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First byte, and byte behind the last, of the ragged leaves of some rows."""
@@ -255,8 +262,7 @@ class Store(Dataset[Any]):
 
     def _column(self, f: Field) -> Column:
         values, dtype = self._files[f.data_file], array_dtype(f.dtype)
-        counted = self.manifest.rows_in(f)
-        rows = len(self) if counted is None else counted
+        rows = len(self) if self._held is None else self._held
         shape = (len(values) // dtype.itemsize,) if f.is_ragged else (rows, *f.schema.shape)
         self._files.check_header(f.data_file, dtype, shape)
         if not f.is_ragged:
