@@ -165,7 +165,7 @@ def test_any_samples_come_back(samples: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(DTYPES))
 def test_every_dtype_comes_back(name: str, tmp_path: Path) -> None:
-    """With and without axes, dense and ragged, without values, and where it is no block of memory."""
+    """With and without axes, dense and ragged, without values, and not contiguous."""
     itemsize = DTYPES[name].itemsize
     pattern = torch.arange(24 * itemsize, dtype=torch.uint8) * 7 % (2 if name == "bool" else 251)
     values = pattern.view(DTYPES[name])
@@ -291,7 +291,7 @@ def test_named_tuples_are_of_their_own_class(tmp_path: Path) -> None:
 
 
 def test_a_table_gives_what_the_chain_gave(tmp_path: Path) -> None:
-    """Bytes are kept of floats; their class, dtype and bits are the chain's, sizes differ or not."""
+    """Bytes are kept of floats; class, dtype and bits are the chain's, sizes differ or not."""
 
     class Images(Given):
         transform = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])

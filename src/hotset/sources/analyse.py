@@ -86,6 +86,8 @@ def analyse(source: Source, probes: Sequence[int] | None = None) -> Analysis:
     with preserved_generators():
         samples = [read(reader, index, source.name) for index in indices]
         leaves, spec = flatten(samples[0])
+        if not leaves:
+            raise SchemaError(f"{source.name}: samples hold no value, such as {samples[0]!r}")
         _refuse_other_structures(source, spec, samples, indices)
         inputs = [flatten(sample, spec)[0][source.leaf] for sample in samples]
         steps, traces = _classify(source, inputs, indices)

@@ -15,13 +15,14 @@ from hotset.sample.tree import flatten
 from hotset.sources.analyse import PROBES, analyse
 from hotset.sources.chunks import SUBSTITUTES
 from hotset.sources.mapstyle import dataset_source
-from hotset.sources.recipe import Recipe, recipe_for
+from hotset.sources.recipe import Recipe, check_first_leaves, recipe_for
 from hotset.sources.source import (
     Source,
     array_source,
     check_length,
     dataset_length,
     is_array_data,
+    loaded,
     spread,
 )
 from hotset.sources.stream import Stream, StreamReader, head_of, is_stream
@@ -79,6 +80,7 @@ def prepare(
         source = _source_of(data, transform, probes)
     analysis = analyse(source, probes)
     if not analysis.dataset.is_deterministic:
+        check_first_leaves(analysis)  # what cannot be compared is not the same twice either
         raise ConfigError(
             f"{source.name} cannot be stored: {analysis.dataset.reason}. Give hotset.build a "
             "dataset without its random part, and that part to the loader as `transform`"
@@ -135,7 +137,7 @@ def _readable(data: Any, transform: Any) -> list[int] | None:
 
 def _is_readable(data: Any, chain: Chained, index: int) -> bool:
     try:
-        chain(flatten(data[index])[0][0])
+        loaded(chain(flatten(loaded(data[index]))[0][0]))
     except Exception:
         return False
     return True

@@ -11,7 +11,7 @@ from torch import Tensor
 from hotset.chain.step import Chained, StepCall
 from hotset.keys.fingerprint import Fingerprint, fingerprint
 from hotset.sample.column import LeafSchema, describe, raw_bytes
-from hotset.sample.tree import flatten
+from hotset.sample.tree import Spec, flatten
 from hotset.sources.analyse import Analysis
 from hotset.sources.source import Reader, Source, read
 from hotset.store.layout import FORMAT, VERSION
@@ -105,7 +105,8 @@ def recipe_for(
         SchemaError: if a leaf cannot be stored.
     """
     split, source = analysis.split, analysis.source
-    cut, table = split.cut, None
+    cut = split.cut
+    table: Tensor | None = None
     if is_whole and split.finish is not None:
         # Its class is that of what it makes, as torchvision's tensors have their own.
         finished = {trace[split.leading].cls for trace in analysis.traced.values()}
@@ -138,9 +139,27 @@ def _samples(analysis: Analysis, cut: int, tabled: int | None) -> list[list[Any]
     samples = []
     for index in sorted({min(analysis.traced), max(analysis.traced)}):
         leaves = flatten(read(reader, index, source.name), analysis.spec)[0]
-        for number, (leaf, path) in enumerate(zip(leaves, analysis.spec.paths(), strict=True)):
-            is_handed_out = number != tabled
-            where = f"sample{path} at index {index}"
-            check_leaf(leaf, describe(leaf), where, is_handed_out=is_handed_out)
+        _check_leaves(leaves, analysis.spec, index, tabled)
         samples.append(leaves)
     return samples
+
+
+def check_first_leaves(analysis: Analysis) -> None:
+    """Refuses what the dataset itself gives if it cannot be stored.
+
+    Raises:
+        SchemaError: names the leaf, and says what to do.
+    """
+    source, index = analysis.source, min(analysis.traced)
+    leaves, spec = flatten(read(source.reader(None), index, source.name))
+    changed = source.leaf if source.steps else None
+    _check_leaves(leaves, spec, index, changed, skipped=changed)
+
+
+def _check_leaves(
+    leaves: Sequence[Any], spec: Spec, index: int, tabled: int | None, skipped: int | None = None
+) -> None:
+    for number, (leaf, path) in enumerate(zip(leaves, spec.paths(), strict=True)):
+        if number != skipped:
+            where = f"sample{path} at index {index}"
+            check_leaf(leaf, describe(leaf), where, is_handed_out=number != tabled)

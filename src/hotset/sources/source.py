@@ -20,7 +20,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from hotset.chain.step import StepCall, checked_chain, flatten_chain
 from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
-from hotset.sample.column import column_of
+from hotset.sample.column import column_of, is_pil_image
 from hotset.sample.tree import Spec, flatten, strip, unflatten
 from hotset.sources.resident import Resident, of_store
 from hotset.store.store import Store
@@ -91,13 +91,21 @@ def read(reader: Reader, index: int, name: str) -> Any:
         SampleError: if the dataset raises; names the index, the dataset's own error is its cause.
     """
     try:
-        return reader(index)
+        return loaded(reader(index))
     except UnkeepableError:
         raise
     except Exception as error:
         raise SampleError(
             f"{name} failed at index {index}: {type(error).__name__}: {error}"
         ) from error
+
+
+def loaded(sample: Any) -> Any:
+    """The sample itself, its images decoded: PIL puts that off until pixels are asked for."""
+    for leaf in flatten(sample)[0]:
+        if is_pil_image(leaf):
+            leaf.load()
+    return sample
 
 
 class ArraySource:

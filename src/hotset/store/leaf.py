@@ -104,6 +104,7 @@ def _orientation(image: Any) -> Any:
     if not image.info and not hasattr(image, "tag_v2"):
         return None
     try:
+        image.load()  # PIL turns TIFFs upright by itself
         return image.getexif().get(ORIENTATION)
     except Exception:  # EXIF that cannot be read turns nothing
         return None
