@@ -56,13 +56,17 @@ class BlockSums:
         return (*self.complete, self._crc) if self._filled else tuple(self.complete)
 
 
+HEADER = -1
+"""Stands for what is in front of a file's blocks, and for its size."""
+
+
 @dataclass(frozen=True)
 class Damage:
     """A block whose bytes are not those that were written.
 
     Attributes:
         file: name of the file.
-        block: number of the block in it.
+        block: number of the block in it, or `HEADER`.
         samples: the samples that have bytes in it.
     """
 
@@ -71,6 +75,8 @@ class Damage:
     samples: Sequence[int]
 
     def __str__(self) -> str:
+        if self.block == HEADER:
+            return f"{self.file}: its header or its size"
         return f"{self.file}, block {self.block}: {samples_in_words(self.samples)}"
 
 
