@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hotset.kernels import avx512
+from hotset.kernels.lookup_cpu import byte_planes, look_up_run
 from hotset.kernels.prefetch import CACHE_LINE_BYTES, prefetch
 from hotset.kernels.program import Field, Kind
 from hotset.ops.erase import TRIES
@@ -43,7 +43,6 @@ WINDOW, HORIZONTAL, RANDOM_ERASE = (
 
 M0, M1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
 W0, W1 = np.uint64(PHILOX_W0), np.uint64(PHILOX_W1)
-BLOCK = avx512.BLOCK
 LOW = np.uint64(MASK_32)
 HALF = np.uint64(32)
 
@@ -158,63 +157,6 @@ def _run(columns: Any) -> Any:
     return first, end, stride
 
 
-# The innermost loops. Positions are unsigned and images flat: it spares the compiler the checks for
-# negative indices and the row views, and each loop stands alone so that it is unrolled: half the
-# time.
-@njit(nogil=True, cache=True)
-def _look_up(out: Any, target: Any, image: Any, source: Any, table: Any, count: Any) -> None:
-    for j in range(count):
-        out[target + np.uint64(j)] = table[image[source + np.uint64(j)]]
-
-
-@njit(nogil=True, cache=True)
-def _look_up_mirrored(
-    out: Any, target: Any, image: Any, source: Any, table: Any, count: Any
-) -> None:
-    for j in range(count):
-        out[target + np.uint64(j)] = table[image[source - np.uint64(j)]]
-
-
-@njit(nogil=True, cache=True)
-def _look_up_plainly(
-    out: Any, target: Any, image: Any, source: Any, table: Any, planes: Any, count: Any, stride: Any
-) -> None:
-    if stride == 1:
-        _look_up(out, target, image, source, table, count)
-    else:
-        _look_up_mirrored(out, target, image, source, table, count)
-
-
-@njit(nogil=True, cache=True)
-def _look_up_in_vectors(
-    out: Any, target: Any, image: Any, source: Any, table: Any, planes: Any, count: Any, stride: Any
-) -> None:
-    is_mirrored = stride != 1
-    if count < BLOCK or out.itemsize == 8:
-        _look_up_plainly(out, target, image, source, table, planes, count, stride)
-    elif out.itemsize == 4:
-        avx512.look_up_4(out, target, image, source, count, is_mirrored, planes)
-    elif out.itemsize == 2:
-        avx512.look_up_2(out, target, image, source, count, is_mirrored, planes)
-    else:
-        avx512.look_up_1(out, target, image, source, count, is_mirrored, planes)
-
-
-_look_up_run = _look_up_in_vectors if avx512.IS_AVAILABLE else _look_up_plainly
-
-
-@njit(nogil=True, cache=True)
-def byte_planes(values: Any, base: Any) -> Any:
-    """(C, size * 256) uint8: of 256 entries the lowest bytes, then the next ones, and so on."""
-    planes = np.empty((len(values), values.itemsize * 256), np.uint8)
-    if base == 256:
-        for c in range(len(values)):
-            for k in range(values.itemsize):
-                for v in range(256):
-                    planes[c, k * 256 + v] = (values[c, v] >> np.uint64(8 * k)) & np.uint64(255)
-    return planes
-
-
 @njit(nogil=True, cache=True)
 def _scatter(
     out: Any, target: Any, image: Any, line: Any, columns: Any, table: Any, base: Any, row: Any
@@ -279,7 +221,7 @@ def _write_runs(
     line = CACHE_LINE_BYTES // following.itemsize
     target, position, due = np.uint64(0), 0, 0
     for c in range(in_shape[0]):
-        table = values[c]
+        table, parts = values[c], planes[c]
         fill = table[np.uint64(fill_entry)]
         for i in range(len(rows)):
             due += share
@@ -296,7 +238,7 @@ def _write_runs(
                 for j in range(tail, width):
                     out[target + j] = fill
                 source = np.uint64(c * plane + row * in_shape[2] + start)
-                _look_up_run(out, target + head, image, source, table, planes[c], count, stride)
+                look_up_run(out, target + head, image, source, table, parts, count, stride)
             target += width
 
 

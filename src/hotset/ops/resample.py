@@ -133,6 +133,11 @@ def weights(in_size: int, out_size: int, filter: Filter) -> tuple[Tensor, Tensor
     return bounds[0], fixed[0]
 
 
+def pillow_order(version: str) -> Order:
+    """The order of a version of Pillow, as in `PIL.__version__`."""
+    return "cheaper first" if int(version.partition(".")[0]) >= 13 else "width first"
+
+
 def is_height_first(in_size: tuple[int, int], out_size: tuple[int, int], order: Order) -> bool:
     """Whether the height is resized before the width; sizes are (height, width)."""
     shrinks, narrows = in_size[0] - out_size[0], in_size[1] - out_size[1]
@@ -261,13 +266,15 @@ class ResizedCrop:
         return {"top": top, "left": left, "height": height, "width": width}
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
+        if len(images) == 0:
+            return images.new_empty((0, images.shape[1], *self.size))
         return self.apply_ragged(list(images), params)
 
     def apply_ragged(self, images: Sequence[Tensor], params: Params) -> Tensor:
         """A batch of images of differing sizes.
 
         Args:
-            images: B of (C, H, W) uint8, on one device.
+            images: B of (C, H, W) uint8, on one device; at least one.
             params: as `draw_for` gives them.
 
         Returns:
