@@ -24,7 +24,7 @@ from hotset.store.growing import INDEX_DTYPE, GrowingField
 from hotset.store.journal import JOURNAL, Journal, read_lines
 from hotset.store.layout import FORMAT, MANIFEST, ROWS, TABLE, VERSION, File, Manifest, loads
 from hotset.store.npy import array_dtype, header_room
-from hotset.store.structure import spec_to_json
+from hotset.store.structure import class_to_name, spec_to_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +80,8 @@ class Writer:
             Field(name, path, schema, not schema.is_storable)
             for name, path, schema in zip(names, paths, content.schemas, strict=True)
         ]
+        if content.table is not None:
+            class_to_name(self._finished(content.table), "what the table makes")
         header = {
             "format": FORMAT,
             "version": VERSION,
@@ -261,9 +263,8 @@ class Writer:
                 rows = {sample: row for row, sample in enumerate(self.ids)}
                 order = np.array([rows[sample] for sample in samples], INDEX_DTYPE)
                 files[ROWS] = self._array(ROWS, order)
-            table, finished = self._content.table, None
+            table = self._content.table
             if table is not None:
-                finished = LeafSchema("tensor", (), table.dtype, type(table))
                 plain = table.detach().as_subclass(Tensor).contiguous()
                 raw = plain.reshape(-1).view(torch.uint8).numpy()
                 files[TABLE] = self._array(
@@ -277,7 +278,7 @@ class Writer:
                 files,
                 self._content.fingerprint,
                 made,
-                finished,
+                None if table is None else self._finished(table),
             )
             text = manifest.dumps()
             loads(text)  # what is written can be read again
@@ -287,6 +288,10 @@ class Writer:
             os.rename(self.folder, target)
             sync_folder(target.parent)
             (target / JOURNAL).unlink(missing_ok=True)
+
+    @staticmethod
+    def _finished(table: Tensor) -> LeafSchema:
+        return LeafSchema("tensor", (), table.dtype, type(table))
 
     def _array(self, name: str, array: np.ndarray) -> File:
         room = header_room(array.dtype, array.shape[1:])
