@@ -64,7 +64,7 @@ def _rows_of(data: Tensor, rows: Tensor) -> Tensor:
     row_bytes = data[:1].numel() * data.element_size()
     is_small = row_bytes >= LEAST_ROW_BYTES and row_bytes * len(rows) <= MOST_GATHERED_BYTES
     is_plain = type(data) is Tensor and data.is_contiguous() and not data.requires_grad
-    if not is_small or not is_plain or data.device.type != "cpu" or data.is_conj():
+    if not is_small or not is_plain or data.device.type != "cpu" or data.is_conj() or data.is_neg():
         return data.index_select(0, rows)
     out = torch.empty((len(rows), *data.shape[1:]), dtype=data.dtype)
     source = data.reshape(len(data), -1).view(torch.uint8).numpy()
