@@ -16,7 +16,7 @@ import torch
 
 from hotset.errors import ConfigError, FaithfulnessError
 from hotset.keys.fingerprint import Fingerprint, differences
-from hotset.progress import Told, shown
+from hotset.progress import Progress, Told, shown
 from hotset.sample.column import LeafSchema
 from hotset.sources.chunks import ChunkReader, failure
 from hotset.sources.places import locked
@@ -67,7 +67,9 @@ def repair(
     path = Path(os.path.abspath(store_path))
     contents = Contents(path)
     with locked(path):
-        damaged = contents.look()
+        line = Progress(is_live=None if progress is None else False)
+        damaged = contents.look(lambda *n: line.update(f"verifying {path.name}", *n))
+        line.clear()
         if not damaged:
             return []
         with shown(progress, f"repairing {path.name}") as told:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,6 +18,7 @@ from hotset.sample.tree import flatten, unflatten
 from hotset.sources.analyse import PROBES
 from hotset.sources.chunks import SUBSTITUTES, ChunkReader, OnError, check_room, write_chunk
 from hotset.sources.recipe import Recipe
+from hotset.sources.sweep import TASK_SECONDS
 from hotset.store.chunk import samples_per_chunk
 from hotset.store.writer import Writer
 
@@ -38,6 +41,7 @@ class Stream:
         name: what messages call it.
         length: how many samples it says that it has; None where it does not.
         passed: samples that were passed by.
+        is_over: whether its end was reached.
         error: why no further ones come; None where it has just ended, or has not.
 
     Raises:
@@ -48,6 +52,7 @@ class Stream:
         self.name = type(data).__name__
         self.length = _length(data)
         self.passed = 0
+        self.is_over = False
         self.error: SampleError | None = None
         self._held: deque[Any] = deque()
         self._now: Any = None
@@ -62,13 +67,22 @@ class Stream:
         self._hold(most)
         return [copied(sample) for sample in list(self._held)[:most]]
 
-    def due(self, most: int) -> Iterator[int]:
-        """The positions of the next samples, each of which can then be read; ends with them."""
+    def due(self, most: int, seconds: float = math.inf) -> Iterator[int]:
+        """The positions of the next samples, each of which can then be read; ends with them.
+
+        Args:
+            most: samples.
+            seconds: after these there are no more, so that not much is lost where it is slow.
+        """
+        stop = time.monotonic() + seconds
         for _ in range(most):
+            if time.monotonic() > stop:
+                return
             try:
                 # What is due is not copied: it is used up before the next one is asked for.
                 self._now = self._held.popleft() if self._held else self._next()
             except StopIteration:
+                self.is_over = True
                 return
             self._taken += 1
             yield self._taken - 1
@@ -226,13 +240,11 @@ def write_stream(
     stream.skip(written)
     if told is not None:
         told(written, total)
-    is_over = False
-    while not is_over:
-        chunk = task(stream.due(per_task))
+    while not stream.is_over:
+        chunk = task(stream.due(per_task, TASK_SECONDS))
         write_chunk(writer, chunk, recipe.source, on_error)
         if stream.error is not None:
             raise stream.error
-        is_over = len(chunk.ids) + len(chunk.failed) < per_task
         if told is not None and (chunk.ids or chunk.failed):
             told(stream.passed, total)
 

@@ -23,6 +23,8 @@ Task = Callable[[Sequence[int]], Any]
 WORKERS_PAY_SECONDS = 2.0
 """Reading that takes less than this in the main process is done there."""
 MEASURED_SAMPLES = 8
+TASK_SECONDS = 1.0
+"""About the longest that one task takes: what it read is lost if it is interrupted."""
 
 
 def sweep(task: Task, ids: Sequence[int], *, per_task: int, workers: int) -> Iterator[Any]:
@@ -31,17 +33,18 @@ def sweep(task: Task, ids: Sequence[int], *, per_task: int, workers: int) -> Ite
     Args:
         task: reads samples.
         ids: of the samples.
-        per_task: samples at a time.
+        per_task: most samples at a time; fewer where reading is slow.
         workers: processes that may read, where reading is slow.
     """
     start = 0
-    if workers > 0:
+    if workers > 0 or per_task > MEASURED_SAMPLES:
         began = time.perf_counter()
         start = min(MEASURED_SAMPLES, len(ids))
         for position in range(start):
             yield task(ids[position : position + 1])
-        seconds = (time.perf_counter() - began) / max(1, start) * (len(ids) - start)
-        if seconds > WORKERS_PAY_SECONDS:
+        seconds = (time.perf_counter() - began) / max(1, start)
+        per_task = max(1, min(per_task, int(TASK_SECONDS / max(seconds, 1e-9))))
+        if workers > 0 and seconds * (len(ids) - start) > WORKERS_PAY_SECONDS:
             yield from in_workers(task, [ids[start:]], per_task=per_task, workers=workers)
             return
     for position in range(start, len(ids), per_task):
