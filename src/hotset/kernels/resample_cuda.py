@@ -119,7 +119,7 @@ class ResampleKernel:
         self._pixels = min(PIXELS_PER_TILE, triton.next_power_of_2(shape[1] * shape[2]))
         arrays = crop.numbers, np.concatenate((crop.reals, crop.aspects))
         self._uploaded = [torch.from_numpy(array).to(device) for array in arrays]
-        self._seen: tuple[Ragged, int] | None = None
+        self._seen: tuple[Ragged, tuple[Tensor, ...], int] | None = None
 
     def run(self, source: Ragged, rows: Tensor, draws: Draws) -> Tensor:
         """The batch: (B, C, h, w) uint8.
@@ -134,7 +134,7 @@ class ResampleKernel:
         out = torch.empty((count, *self._shape), dtype=torch.uint8, device=device)
         if count == 0:
             return out
-        taps = self._taps(source)
+        (data, offsets, heights, widths), taps = self._images(source)
         boxes = torch.empty((count, BOXES.value), dtype=torch.int32, device=device)
         bounds = torch.empty((count, 2, 2, self._room), dtype=torch.int32, device=device)
         fixed = torch.empty((count, 2, taps, self._room), dtype=torch.int32, device=device)
@@ -146,8 +146,8 @@ class ResampleKernel:
                 rows,
                 draws.ids.contiguous(),
                 draws.occurrence.contiguous(),
-                source.heights,
-                source.widths,
+                heights,
+                widths,
                 *self._uploaded,
                 boxes,
                 bounds,
@@ -159,10 +159,10 @@ class ResampleKernel:
                 **OPTIONS,
             )
             resample[(count * triton.cdiv(height * width, self._pixels),)](
-                source.data,
-                source.offsets,
-                source.heights,
-                source.widths,
+                data,
+                offsets,
+                heights,
+                widths,
                 rows,
                 boxes,
                 bounds,
@@ -176,11 +176,15 @@ class ResampleKernel:
             )
         return out
 
-    def _taps(self, source: Ragged) -> int:
-        """Room for weights of the largest image; the same source comes with every batch."""
+    def _images(self, source: Ragged) -> tuple[tuple[Tensor, ...], int]:
+        """The images' memory, offsets and sizes, and room for the weights of the largest.
+
+        The same source comes with every batch.
+        """
         if self._seen is None or self._seen[0] is not source:
             name = FUSED_FILTERS[self._filter]
             axes = ((source.heights, self._shape[1]), (source.widths, self._shape[2]))
             taps = max(most_taps(int(sizes.max()), out, name) for sizes, out in axes)
-            self._seen = source, taps
-        return self._seen[1]
+            parts = (source.data, source.offsets, source.heights, source.widths)
+            self._seen = source, tuple(part.contiguous() for part in parts), taps
+        return self._seen[1:]
