@@ -170,6 +170,15 @@ def evaluated(x):
 IN_CODE = 148
 
 
+def names_its_own_module(x):
+    import steps
+
+    return steps.names_its_own_module, steps.IN_MODULE + x
+
+
+IN_MODULE = 154
+
+
 class Methods:
     @functools.partialmethod
     def half(self, x=149):
@@ -257,6 +266,7 @@ class Step(Base, Mixed, metaclass=Meta):
         self.classes = [makes_class, default_of_keyword, Rows(), Record, Record(), Kind.LARGE]
         self.further = [without_gradients, within, generates, cases, Slotted(), Guard()]
         self.last = [uses_namespace, dynamic, evaluated, Methods, compiled]
+        self.own = [names_its_own_module]
         self.text = "text125"
 
     @staticmethod
@@ -345,7 +355,7 @@ def step(x):
 """,
 }
 NUMBERS = [
-    *((f"steps.py {number}", "steps.py", str(number)) for number in range(100, 154)),
+    *((f"steps.py {number}", "steps.py", str(number)) for number in range(100, 155)),
     *((f"near.py {number}", "near.py", str(number)) for number in (200, 201, 202, 203, 205, 206)),
     *((f"{name} {n}", name, str(n)) for name, n in (("far.py", 300), ("far.py", 301))),
     ("late.py 400", "late.py", "400"),

@@ -158,6 +158,13 @@ def _palette(first: int) -> Any:
     return image
 
 
+def _normed(weight: float) -> torch.nn.Module:
+    module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(1, 1, bias=False))
+    for parameter in module.parameters():
+        torch.nn.init.constant_(parameter, weight)
+    return module
+
+
 def _module(weight: float) -> torch.nn.Module:
     module = torch.nn.BatchNorm2d(2)
     module.running_mean.fill_(weight)
@@ -242,6 +249,8 @@ DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: _palette(1), lambda: _palette(2)),
     (lambda: _module(1), lambda: _module(2)),
     (lambda: _module(1), lambda: _module(1).eval()),
+    (lambda: _normed(1), lambda: _normed(2)),
+    (lambda: torch.finfo(torch.float16), lambda: torch.finfo(torch.bfloat16)),
     (lambda: list[int], lambda: list[str]),
     (lambda: int | None, lambda: str | None),
     (lambda: weakref.ref(Colour), lambda: weakref.ref(Plain)),

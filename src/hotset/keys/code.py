@@ -47,7 +47,7 @@ HEAP_TYPE = 1 << 9
 """Flag of a type that was made at run time: https://docs.python.org/3/c-api/typeobj.html."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ModuleUse:
     """A module, and what is used of it; None is all."""
 

@@ -113,8 +113,8 @@ def fingerprint(
         ConfigError: if `version` is empty, or the name of a further part is taken.
 
     Example:
-        >>> print(fingerprint([1, 2], [abs]).parts[1])
-        Part(name='step 1', digest='...', text='abs')
+        >>> [part.text for part in fingerprint([1, 2], [abs]).parts[:2]]
+        ['list: 2 samples', 'abs']
     """
     if version is not None and (type(version) is not str or not version):
         raise ConfigError(f'`version` must be a text such as "1", got {version!r}')

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hotset.errors import KeyingError
+from hotset.keys.code import ModuleUse
 from hotset.keys.piece import (
     ATOMS,
     Piece,
@@ -92,6 +93,7 @@ class Walk:
         self._take, self._note = take, note
         self._digests: dict[int, bytes] = {}
         self._kept: list[Any] = []
+        self._uses: dict[ModuleUse, ModuleUse] = {}
         self._met: dict[int, _Node] = {}
         self._open: list[int] = []
         self._path: list[_Node] = []
@@ -125,6 +127,10 @@ class Walk:
 
     def _link(self, value: Any, words: Words, folders: tuple[str, ...]) -> bytes | int:
         """The digest of an object, or its id if it has to be waited for."""
+        if (
+            type(value) is ModuleUse
+        ):  # one object for each, or a module that names itself has no end
+            value = self._uses.setdefault(value, value)
         known = self._digests.get(id(value))
         if known is not None:
             return known

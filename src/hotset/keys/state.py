@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from hotset.keys.origin import library_of_module
 from hotset.keys.piece import Link, Piece, UnkeyableError, label
 
@@ -58,6 +60,8 @@ def state_piece(value: Any) -> Piece:
         items = None if items is None else list(items)
         pairs = None if pairs is None else list(pairs)
     except Exception as error:  # whatever a class does when asked for its state
+        if issubclass(kind, torch.nn.Module):  # one with parametrizations refuses to be pickled
+            return Piece(label("module state"), [*links, *_attributes(vars(value), kind)])
         what = "an iterator" if issubclass(kind, Iterator) else "an object"
         raise UnkeyableError(f"{what} that does not give its state ({_shown(value)})") from error
     if maker not in _MAKERS:

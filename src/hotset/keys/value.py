@@ -155,6 +155,8 @@ def _special(value: Any) -> Piece | None:
         links = [(("the function of {}", kind.__name__), value.py_func)]
         options = sorted((str(k), repr(v)) for k, v in getattr(value, "targetoptions", {}).items())
         return Piece(label("numba", library_of_module("numba"), options), links)
+    if kind in (torch.finfo, torch.iinfo):
+        return Piece(label("limits", repr(value)))
     if kind.__module__ == "torch._ops":
         return Piece(label("torch operator", library_of_module("torch"), str(value)))
     return None
