@@ -189,12 +189,15 @@ class LateRagged(Pictures):
 
 
 def test_a_single_image_of_another_size_found_late() -> None:
-    """The plan changes to the worker path, and says why; or the error names the index."""
+    """The plan changes to the worker path, and says why; or, if nothing makes it one, the error."""
     chain = v1.Compose([v1.RandomCrop(8, padding=2), v1.ToTensor()])
     loader = DataLoader(LateRagged(20, chain), 4, collate_fn=listed)
     fast = hotset.accelerate(loader, device="cpu", check_every=1)
     assert fast.plan.decisions[1].reason == "runs per sample, since the samples differ in shape"
     assert sum(len(labels) for _, labels in fast) == 20
+    fast = hotset.accelerate(DataLoader(LateRagged(20, chain), 4), device="cpu", check_every=1)
+    assert [tuple(images.shape) for images, _ in fast] == [(4, 3, 8, 8)] * 5
+    chain = v1.Compose([v1.RandomHorizontalFlip(), v1.ToTensor()])
     with pytest.raises(ValueError, match=r"at index 0 but a PIL image RGB 8x9 at index 7"):
         hotset.accelerate(DataLoader(LateRagged(20, chain), 4), device="cpu")
 

@@ -88,6 +88,7 @@ def fingerprint(
     dataset: Any,
     steps: Sequence[Callable[..., Any]],
     *,
+    behind: Sequence[Callable[..., Any]] = (),
     version: str | None = None,
     everything: bool = False,
     samples: Sequence[bytes] = (),
@@ -96,12 +97,13 @@ def fingerprint(
     """The fingerprint of a dataset and the steps that run once on its samples.
 
     Parts: those of `extra`; "source"; "step 1" and so on; "transforms" for transforms of the
-    dataset that are not among the steps; "version"; "settings" of torch, torchvision and PIL that
-    change what transforms do; and the versions of Python and of libraries that are installed.
+    dataset that are in neither list of steps; "version"; "settings" of torch, torchvision and PIL
+    that change what transforms do; and the versions of Python and of libraries that are installed.
 
     Args:
         dataset: as in `source_identity`.
         steps: nested chains are opened. A file that a step names counts like one of the dataset's.
+        behind: steps that are left to run whenever a sample is used; they do not count.
         version: the user's word for what the dataset and the steps do. What can be keyed still
             counts in full; what cannot counts by the name of its class and this version.
         everything: read every file whole; its content counts in place of the time.
@@ -129,7 +131,8 @@ def fingerprint(
     calls = flatten_chain(list(steps))
     for number, call in enumerate(calls, 1):
         parts.append(_step_part(f"step {number}", call, version, everything))
-    parts += _unlisted(dataset, {part.digest for part in parts}, version, everything)
+    known = {part.digest for part in parts}
+    parts += _unlisted(dataset, known, behind, version, everything)
     if version is not None:
         parts.append(Part("version", hex_of(version), version))
     parts += _surroundings()
@@ -176,14 +179,22 @@ def _step_part(name: str, call: Any, version: str | None, everything: bool) -> P
 
 
 def _unlisted(
-    dataset: Any, known: set[str], version: str | None, everything: bool
+    dataset: Any,
+    known: set[str],
+    behind: Sequence[Callable[..., Any]],
+    version: str | None,
+    everything: bool,
 ) -> Iterator[Part]:
     """Transforms of the dataset's that are no steps; leaving them out would hide their changes."""
-    found = {}
+    left, found = {id(call) for call in behind}, {}
     for call in transforms_of(dataset):
+        if id(call) in left:
+            continue
         part = _step_part("transforms", call, version, everything)
         if part.digest not in known:
             found[part.digest] = part.text
+    for call in behind if found else ():  # another dataset inside may have an object of its own
+        found.pop(_step_part("transforms", call, version, everything).digest, None)
     if found:
         yield Part("transforms", hex_of(list(found)), _shortened(", ".join(found.values())))
 

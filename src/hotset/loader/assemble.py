@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,12 +24,12 @@ from hotset.loader.check import CheckedPipeline, SpotCheck
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
 from hotset.loader.fingerprint import fingerprint_of
-from hotset.loader.keep import Kept, Options, begins_with_resize, keep
+from hotset.loader.keep import Kept, Options, begins_with_resize, check_fit, fits_stages, keep
 from hotset.loader.order import Order
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.placement.plan import Plan
 from hotset.sample.collate import can_batch, check_collatable, difference
-from hotset.sample.column import DenseColumn, ListColumn, RaggedColumn
+from hotset.sample.column import DenseColumn, ListColumn
 from hotset.sources.analyse import Analysis, analyse
 from hotset.sources.resident import Resident
 from hotset.sources.source import Reader, Source, UnkeepableError
@@ -45,7 +46,6 @@ class Assembled:
         resident: what is kept; None if nothing is.
         reader: makes one sample, drawing from the global generators; None where batches are made
             whole.
-        made_from: fingerprint of what is kept on disk; None where nothing is.
     """
 
     analysis: Analysis
@@ -53,7 +53,6 @@ class Assembled:
     pipeline: Pipeline
     resident: Resident | None
     reader: Reader | None
-    made_from: str | None = None
 
 
 def assemble(source: Source, options: Options) -> Assembled:
@@ -75,18 +74,9 @@ def assemble(source: Source, options: Options) -> Assembled:
         kept = str(found)
     if isinstance(kept, str):
         return _unkept(analysis, options, kept)
-    if analysis.split.mode == "worker" or not _fits_stages(analysis, kept.resident):
+    if analysis.split.mode == "worker" or not fits_stages(analysis, kept.resident):
         return _per_sample(analysis, options, kept)
     return _batched(analysis, options, kept)
-
-
-def _fits_stages(analysis: Analysis, resident: Resident) -> bool:
-    """Whether the operations can take all samples at once; they may differ in shape after all."""
-    column = resident.columns[resident.leaf]
-    if not analysis.split.stages or isinstance(column, DenseColumn):
-        return True
-    is_images = isinstance(column, RaggedColumn) and column.images() is not None
-    return begins_with_resize(analysis) and is_images
 
 
 def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None) -> Parts:
@@ -96,7 +86,7 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         pipeline=made.pipeline,
         order=order,
         length=len(made.analysis.source),
-        fingerprint=fingerprint_of(made.analysis, made.resident, made.made_from),
+        fingerprint=fingerprint_of(made.analysis, made.resident),
         dataset=dataset,
         batch_size=batch_size,
         is_current=made.analysis.source.is_current,
@@ -128,7 +118,8 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     elif device != options.device:
         pipeline = MovedPipeline(pipeline, options.device)
     if kept.filling is not None:
-        pipeline = FillingPipeline(pipeline, kept.filling, options.settings)
+        fits = partial(check_fit, analysis, options)
+        pipeline = FillingPipeline(pipeline, kept.filling, options.settings, fits)
     notes = list(kept.notes)
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
@@ -146,7 +137,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         kernel="gather by index" if engine is None else engine.description,
         notes=tuple(notes),
     )
-    return Assembled(analysis, plan, pipeline, resident, None, kept.fingerprint)
+    return Assembled(analysis, plan, pipeline, resident, None)
 
 
 def _engine(
@@ -200,7 +191,7 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         notes=kept.notes,
     )
     checked = _checked(analysis, options, pipeline, resident, options.dtype)
-    return Assembled(analysis, plan, checked, resident, reader, kept.fingerprint)
+    return Assembled(analysis, plan, checked, resident, reader)
 
 
 def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:

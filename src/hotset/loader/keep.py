@@ -8,22 +8,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch.utils.data import default_collate
 
 from hotset.chain.step import Chained
-from hotset.loader.filling import Filling
+from hotset.errors import ConfigError, SchemaError
+from hotset.keys.fingerprint import Fingerprint
+from hotset.loader.filling import Filling, begin_filling, filling_at
+from hotset.loader.fingerprint import samples_in
 from hotset.ops.resample import ResizedCrop
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Tier, human_bytes
 from hotset.progress import Told, shown
+from hotset.sample.collate import can_batch, difference
+from hotset.sample.column import DenseColumn, LeafSchema, RaggedColumn, describe
 from hotset.sources.analyse import Analysis
 from hotset.sources.build import stored
 from hotset.sources.fill import fill_columns
-from hotset.sources.places import find_in, is_whole, path_in
-from hotset.sources.recipe import recipe_for
+from hotset.sources.places import Place, find_in, is_whole, path_in
+from hotset.sources.recipe import Recipe, recipe_for
 from hotset.sources.resident import Resident, of_store
+from hotset.sources.source import UnkeepableError
 from hotset.sources.sweep import Progress
+from hotset.store.store import Store
 
 CHECK_EVERY = 1000
 CPU = torch.device("cpu")
@@ -96,14 +104,12 @@ class Kept:
         resident: the samples, where they are kept.
         tier: what that is.
         notes: why it is no nearer, and what else is worth knowing.
-        fingerprint: what they were made from, where that is known.
         filling: what fills them in the first epoch; None where they are there.
     """
 
     resident: Resident
     tier: Tier
     notes: tuple[str, ...] = ()
-    fingerprint: str | None = None
     filling: Filling | None = None
 
     @property
@@ -164,10 +170,92 @@ def begins_with_resize(analysis: Analysis) -> bool:
     return bool(ops) and isinstance(ops[0], ResizedCrop)
 
 
-def _may_be_ragged(analysis: Analysis, options: Options) -> bool:
-    """Whether samples of differing shapes can be kept, since something makes them one."""
-    is_per_sample = analysis.split.mode == "worker" or options.collate is not None
-    return is_per_sample or begins_with_resize(analysis)
+def fits_stages(analysis: Analysis, resident: Resident) -> bool:
+    """Whether the operations can take all samples at once; they may differ in shape after all."""
+    column = resident.columns[resident.leaf]
+    if not analysis.split.stages or isinstance(column, DenseColumn):
+        return True
+    is_images = isinstance(column, RaggedColumn) and column.images() is not None
+    return begins_with_resize(analysis) and is_images
+
+
+def check_fit(analysis: Analysis, options: Options, resident: Resident) -> None:
+    """Makes sure that batches can be made of what a first epoch has filled so far.
+
+    Raises:
+        SchemaError: if samples differ in shape where all were taken to be alike; names one.
+    """
+    _check_stackable(analysis, options, resident)
+    if fits_stages(analysis, resident):
+        return
+    unlike = _unlike(resident, resident.leaf)
+    words = "they differ in kind" if unlike is None else _words(analysis, resident.leaf, *unlike)
+    raise SchemaError(
+        f"{analysis.source.name}: {words.partition('; ')[0]}, and steps that run on whole batches "
+        "need them alike. What was read is kept: run it again, and the rest is read before the "
+        "first epoch, and these steps run per sample"
+    )
+
+
+def _is_per_sample(analysis: Analysis, options: Options) -> bool:
+    return analysis.split.mode == "worker" or options.collate is not None
+
+
+def _check_stackable(analysis: Analysis, options: Options, resident: Resident) -> None:
+    """Refuses leaves that differ in shape and that nothing makes one, before batches fail by them.
+
+    Raises:
+        SchemaError: names two samples and their shapes.
+    """
+    if _is_per_sample(analysis, options):
+        return
+    for number in range(len(resident.columns)):
+        unlike = _unlike(resident, number)
+        is_acted_on = number == resident.leaf and bool(analysis.split.stages)
+        if unlike is not None and not (is_acted_on and _become_alike(analysis, *unlike)):
+            raise SchemaError(_words(analysis, number, *unlike))
+
+
+Found = tuple[int, LeafSchema]
+"""A sample, and the schema of a leaf of its."""
+
+
+def _words(analysis: Analysis, number: int, first: Found, other: Found) -> str:
+    return difference(analysis.spec.paths()[number], *first, *other)
+
+
+def _become_alike(analysis: Analysis, first: Found, other: Found) -> bool:
+    """Whether the operations make images of one shape of two that differ."""
+    shapes = [first[1].shape, other[1].shape]
+    for op in analysis.split.ops:
+        shapes = [op.out_shape((shape[0], shape[1], shape[2])) for shape in shapes]
+    return shapes[0] == shapes[1]
+
+
+def _unlike(resident: Resident, number: int) -> tuple[Found, Found] | None:
+    """Two samples whose leaves cannot stand in one batch; None where all can."""
+    column = resident.columns[number]
+    if isinstance(column, DenseColumn):
+        return None
+    if isinstance(column, RaggedColumn):
+        if not column.schema.is_storable:
+            return None
+        shapes = column.index[:, 1 : 1 + len(column.schema.shape)]
+        others = np.flatnonzero((shapes != shapes[:1]).any(axis=1))
+        found = [(row, describe(column.item(row))) for row in (0, *others[:1].tolist())]
+    else:
+        found = [(row, i[1]) for row, i in enumerate(column.items) if isinstance(i, tuple)]
+        found = found[:1] + [(row, s) for row, s in found if not can_batch(found[0][1], s)][:1]
+    if len(found) < 2:
+        return None
+    first, other = ((_sample_at(resident, row), schema) for row, schema in found)
+    return first, other
+
+
+def _sample_at(resident: Resident, row: int) -> int:
+    if resident.rows is None:
+        return row
+    return int((resident.rows == row).nonzero()[0, 0])
 
 
 def _in_memory(analysis: Analysis, options: Options) -> Resident:
@@ -178,11 +266,13 @@ def _in_memory(analysis: Analysis, options: Options) -> Resident:
         len(source),
         name=source.name,
         spec=analysis.spec,
-        is_ragged_allowed=_may_be_ragged(analysis, options),
+        is_ragged_allowed=bool(split.stages) or _is_per_sample(analysis, options),
         workers=options.workers,
         progress=options.progress,
     )
-    return Resident(tuple(filled), analysis.spec, source.leaf)
+    resident = Resident(tuple(filled), analysis.spec, source.leaf)
+    _check_stackable(analysis, options, resident)
+    return resident
 
 
 def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
@@ -190,17 +280,37 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
     recipe = recipe_for(cache.dataset, analysis, is_whole=False, version=cache.version)
     find = partial(find_in, cache.folder, source.name)
     path = path_in(cache.folder, source.name, recipe.fingerprint)
-    digest, notes = recipe.fingerprint.digest, []
+    notes: list[str] = []
+    filling = None if is_whole(path) else filling_at(path)
     if cache.fill == "lazy" and not is_whole(path):
         if analysis.split.mode == "batch":
-            filling = Filling(recipe, path, find)
-            note = f"the first epoch fills {path}"
-            return Kept(filling.resident, "disk", (note,), digest, filling)
-        notes.append("filled before the first epoch: steps that run per sample need all of it")
-    told = cast(Told | None, options.progress)  # how many samples there are is known
-    with shown(told, f"building {path.name}") as progress:
-        store = stored(recipe, path, find, workers=options.workers, progress=progress)
+            filling = filling or begin_filling(recipe, path, find)
+            if filling is not None and fits_stages(analysis, filling.resident):
+                filling.read(samples_in(len(source)))
+                check_fit(analysis, options, filling.resident)
+                note = f"the first epoch fills {path}"
+                return Kept(filling.resident, "disk", (note,), filling)
+            if filling is not None:
+                notes.append("filled before the first epoch: samples differ in shape")
+        else:
+            notes.append("filled before the first epoch: steps that run per sample need all of it")
+    if filling is not None:
+        with shown(cast(Told | None, options.progress), f"building {path.name}") as progress:
+            filling.complete(options.workers, progress)
+    store = _stored(recipe, path, find, options)
     is_near, why = _fits_device(store.nbytes, analysis, options)
     notes = [f"store: {store.path}", *notes, *why]
-    kept = _placed(of_store(store, source.leaf), is_near, notes, options)
-    return Kept(kept.resident, kept.tier, kept.notes, digest)
+    resident = of_store(store, source.leaf)
+    _check_stackable(analysis, options, resident)
+    return _placed(resident, is_near, notes, options)
+
+
+def _stored(
+    recipe: Recipe, path: Path, find: Callable[[Fingerprint], Place], options: Options
+) -> Store:
+    told = cast(Told | None, options.progress)  # how many samples there are is known
+    try:
+        with shown(told, f"building {path.name}") as progress:
+            return stored(recipe, path, find, workers=options.workers, progress=progress)
+    except ConfigError as error:  # it draws random numbers now and then
+        raise UnkeepableError(str(error)) from error

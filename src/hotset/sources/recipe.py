@@ -117,10 +117,11 @@ def recipe_for(
     schemas[source.leaf] = next(iter(analysis.traced.values()))[cut]
     samples = _samples(analysis, cut, None if table is None else source.leaf)
     sizes = [[len(raw_bytes(leaf, describe(leaf))) for leaf in leaves] for leaves in samples]
+    stop = split.leading if table is not None else cut
     made_from = fingerprint(
         dataset,
-        [step.call for step in split.steps[: split.leading if table is not None else cut]]
-        + list(hidden),
+        [*(step.call for step in split.steps[:stop]), *hidden],
+        behind=[step.call for step in split.steps[stop:]],
         version=version,
         everything=is_by_content,
         samples=[
