@@ -158,6 +158,13 @@ def _palette(first: int) -> Any:
     return image
 
 
+def _hooked(*hooks: Any) -> torch.nn.Module:
+    module = torch.nn.Identity()
+    for hook in hooks:
+        module.register_forward_hook(hook)
+    return module
+
+
 def _normed(weight: float) -> torch.nn.Module:
     module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(1, 1, bias=False))
     for parameter in module.parameters():
@@ -250,6 +257,8 @@ DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: _module(1), lambda: _module(2)),
     (lambda: _module(1), lambda: _module(1).eval()),
     (lambda: _normed(1), lambda: _normed(2)),
+    (lambda: _hooked(abs), lambda: _hooked(len)),
+    (lambda: _hooked(abs, len), lambda: _hooked(len, abs)),
     (lambda: torch.finfo(torch.float16), lambda: torch.finfo(torch.bfloat16)),
     (lambda: list[int], lambda: list[str]),
     (lambda: int | None, lambda: str | None),

@@ -93,10 +93,22 @@ def _attributes(state: dict[Any, Any], kind: type) -> Iterator[Link]:
     if not all(isinstance(name, str) for name in state):
         yield ("its state",), dict(state)
         return
+    if issubclass(kind, torch.nn.Module):
+        state = _with_hooks_numbered(state)
     names = [name for name in sorted(state) if not _is_cached(kind, name)]
     yield ("the names of its attributes",), names
     for name in names:
         yield ("attribute {!r} of {}", name, kind.__qualname__), state[name]
+
+
+def _with_hooks_numbered(state: dict[str, Any]) -> dict[str, Any]:
+    """A module's state with its hooks numbered from 0; torch counts those of all modules."""
+    tables = {n: t for n, t in state.items() if "_hooks" in n and isinstance(t, dict)}
+    numbers = sorted({key for table in tables.values() for key in table if type(key) is int})
+    place = {key: number for number, key in enumerate(numbers)}
+    for name, table in tables.items():
+        tables[name] = {place.get(key, key): value for key, value in table.items()}
+    return {**state, **tables}
 
 
 def _is_cached(kind: type, name: str) -> bool:
