@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import ConfigError, SampleError, StorageError
@@ -111,10 +112,7 @@ def write_chunk(writer: Writer, chunk: Chunk, source: Source, on_error: OnError)
             written.
     """
     if chunk.has_drawn:
-        raise ConfigError(
-            f"{source.name} cannot be stored: a random generator moved while its samples were "
-            "read. Leave the random part to the loader, as its `transform`"
-        )
+        raise drawing(source.name)
     if chunk.failed and on_error == "skip":
         named = tuple((index, _named(source, index, why)) for index, why in chunk.failed)
         writer.append(replace(chunk, failed=named))
@@ -122,6 +120,27 @@ def write_chunk(writer: Writer, chunk: Chunk, source: Source, on_error: OnError)
         writer.append(replace(chunk, failed=()))
     if chunk.failed and on_error != "skip":
         raise failure(source, chunk)
+
+
+def refuse_given_up(path: Path, skipped: Any, substituted: Any, on_error: OnError) -> None:
+    """Refuses what an earlier building gave up, where this one would not.
+
+    Args:
+        path: of the store, whole or not.
+        skipped: (sample, why) of those left out.
+        substituted: (sample, the one that stands in for it).
+        on_error: what happens to a sample that cannot be read.
+
+    Raises:
+        SampleError: if samples were given up in another way than this.
+    """
+    for given_up, way in ((skipped, "skip"), (substituted, "substitute")):
+        if given_up and on_error != way:
+            raise SampleError(
+                f"{path} was made with on_error={way!r}: of {len(given_up)} samples that could not "
+                f"be read, the first is {given_up[0][0]} ({given_up[0][1]}); remove it to build it "
+                f"anew, or give on_error={way!r}"
+            )
 
 
 def check_room(writer: Writer, needed: int) -> None:
@@ -136,6 +155,18 @@ def check_room(writer: Writer, needed: int) -> None:
             f"no room for {writer.folder}: about {needed:,} bytes are needed, {free:,} bytes are "
             "free; make room, or name a path on another disk"
         )
+
+
+def drawing(name: str) -> ConfigError:
+    """The error for samples that are drawn at random.
+
+    Args:
+        name: what messages call the dataset.
+    """
+    return ConfigError(
+        f"{name} cannot be stored: a random generator moved while its samples were read. Leave the "
+        "random part to the loader, as its `transform`"
+    )
 
 
 def failure(source: Source, chunk: Chunk) -> SampleError:

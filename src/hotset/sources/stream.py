@@ -10,13 +10,21 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
-from hotset.chain.probe import copied, preserved_generators
+from hotset.chain.probe import copied, generator_states, preserved_generators
 from hotset.chain.step import StepCall
 from hotset.errors import ConfigError, SampleError
 from hotset.progress import Told
 from hotset.sample.tree import flatten, unflatten
 from hotset.sources.analyse import PROBES
-from hotset.sources.chunks import SUBSTITUTES, ChunkReader, OnError, check_room, write_chunk
+from hotset.sources.chunks import (
+    SUBSTITUTES,
+    ChunkReader,
+    OnError,
+    check_room,
+    drawing,
+    refuse_given_up,
+    write_chunk,
+)
 from hotset.sources.recipe import Recipe
 from hotset.sources.sweep import TASK_SECONDS
 from hotset.store.chunk import samples_per_chunk
@@ -169,13 +177,17 @@ def head_of(stream: Stream, transform: StepCall, *, is_tolerant: bool) -> Datase
         is_tolerant: whether samples that the transform fails on are left out.
 
     Raises:
-        ConfigError: if the stream is empty.
+        ConfigError: if the stream is empty, or draws random numbers.
         SampleError: if it fails before the first sample.
     """
-    samples = stream.head(PROBES)
-    if is_tolerant and not all(_passes(transform, sample) for sample in samples):
-        more = [sample for sample in stream.head(SUBSTITUTES) if _passes(transform, sample)]
-        samples = more[:PROBES] or samples
+    with preserved_generators():
+        before = generator_states()
+        samples = stream.head(PROBES)
+        if is_tolerant and not all(_passes(transform, sample) for sample in samples):
+            more = [sample for sample in stream.head(SUBSTITUTES) if _passes(transform, sample)]
+            samples = more[:PROBES] or samples
+        if generator_states() != before:
+            raise drawing(stream.name)
     if not samples:
         if stream.error is not None:
             raise stream.error
@@ -228,6 +240,7 @@ def write_stream(
     Raises:
         SampleError: if the transform fails on one, or the stream itself fails.
         ConfigError: if it draws random numbers, or has fewer samples than were written.
+        StorageError: if it says how many samples it has, and there is no room for them.
     """
     stream = reader.stream
     task = ChunkReader(
@@ -237,6 +250,7 @@ def write_stream(
     written, total = len(writer.ids) + len(writer.failed), stream.length
     if total is not None:
         check_room(writer, sum(recipe.bytes_per_sample) * max(0, total - written))
+    refuse_given_up(writer.folder, writer.failed, writer.replaced, on_error)
     stream.skip(written)
     if told is not None:
         told(written, total)
