@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
-from collections.abc import Callable, Sequence
+import os
+from collections import Counter, OrderedDict, namedtuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,31 +35,44 @@ class Given(Dataset[Any]):
 
 
 class Made(Dataset[Any]):
-    """Samples that a function makes of their index; each reading is a byte in a file.
+    """Samples that a function makes of their index; `counted` tells which were read."""
 
-    Args:
-        make: the function.
-        length: how many.
-        log: the file.
-    """
-
-    def __init__(self, make: Callable[[int], Any], length: int, log: Path | None = None) -> None:
-        self.make, self.length, self.log = make, length, log
+    def __init__(self, make: Callable[[int], Any], length: int) -> None:
+        self.make, self.length = make, length
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        if self.log is not None:
-            with open(self.log, "ab") as file:
-                file.write(index.to_bytes(4, "little"))
+        note(index)
         return self.make(index)
 
 
-def read_since(log: Path, start: int = 0) -> list[int]:
-    """The samples that `Made` read, from a place in its log on."""
-    content = log.read_bytes()[4 * start :] if log.exists() else b""
-    return np.frombuffer(content, "<u4").tolist()
+READS = "HOTSET_TEST_READS"
+
+
+def note(index: int) -> None:
+    """Notes that a sample is read, in a file that all processes know, if there is one.
+
+    Its name is no part of a dataset: what a dataset is made of tells stores apart.
+    """
+    if READS in os.environ:
+        with open(os.environ[READS], "ab") as file:
+            file.write(index.to_bytes(4, "little"))
+
+
+@contextmanager
+def counted(folder: Path) -> Iterator[Counter[int]]:
+    """Counts how often each sample is read meanwhile; known at the end."""
+    log, reads = folder / "reads", Counter[int]()
+    log.write_bytes(b"")
+    os.environ[READS] = str(log)
+    try:
+        yield reads
+    finally:
+        del os.environ[READS]
+        reads.update(np.frombuffer(log.read_bytes(), "<u4").tolist())
+        log.unlink()
 
 
 def stored(samples: Sequence[Any], path: Path, **options: Any) -> Store:

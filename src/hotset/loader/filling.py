@@ -194,6 +194,7 @@ def begin_filling(
     lock = take_lock(path, is_waiting=False)
     try:
         place = find(recipe.fingerprint)
+        place.warn()
         filling = None if place.is_there else Filling(recipe, place, lock)
     except BaseException:
         if lock is not None:

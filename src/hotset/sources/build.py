@@ -16,7 +16,7 @@ from hotset import __version__
 from hotset.errors import ConfigError
 from hotset.keys.fingerprint import Fingerprint
 from hotset.progress import Told, shown
-from hotset.sources.chunks import ON_ERROR, OnError, write_chunk
+from hotset.sources.chunks import ON_ERROR, OnError, refuse_given_up, write_chunk
 from hotset.sources.chunks import ChunkReader as ChunkReader
 from hotset.sources.chunks import check_room as check_room
 from hotset.sources.chunks import failure as failure
@@ -144,8 +144,13 @@ def stored(
         stream: reads the samples if they have no index.
         notes: what else is noted of its making.
     """
+    place = find(recipe.fingerprint)
+    if place.is_there:  # nobody needs to wait for it, or be allowed to write there
+        place.warn()
+        return _opened(place, on_error)
     with locked(lock):
         place = find(recipe.fingerprint)
+        place.warn()
         if not place.is_there:
             began = time.perf_counter()
             writer = Writer(place.partial, recipe.content())
@@ -159,7 +164,14 @@ def stored(
                 finish(recipe, writer, place, how)
             finally:
                 writer.close()
-    return Store(place.path)
+    return _opened(place, on_error)
+
+
+def _opened(place: Place, on_error: OnError) -> Store:
+    store = Store(place.path)
+    made = store.manifest.made
+    refuse_given_up(place.path, made.get("skipped"), made.get("substituted"), on_error)
+    return store
 
 
 def finish(recipe: Recipe, writer: Writer, place: Place, how: dict[str, Any]) -> None:
@@ -179,7 +191,10 @@ def _write(
     recipe: Recipe, writer: Writer, workers: int, on_error: OnError, told: Told | None
 ) -> None:
     total, source = len(recipe.source), recipe.source
-    done = {*writer.ids, *(index for index, _ in writer.failed)}
+    refuse_given_up(writer.folder, (), writer.replaced, on_error)
+    done = set(writer.ids)
+    if on_error == "skip":  # else those are tried again
+        done |= {index for index, _ in writer.failed}
     missing = [index for index in range(total) if index not in done] if done else range(total)
     per_sample = sum(recipe.bytes_per_sample)
     check_room(writer, per_sample * len(missing))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -27,15 +29,27 @@ class Place:
     Attributes:
         path: its directory.
         is_there: whether it is whole.
+        stale: what was found there that was made from something else, and what differs.
     """
 
     path: Path
     is_there: bool
+    stale: tuple[str, ...] = ()
 
     @property
     def partial(self) -> Path:
         """The directory that it is built in."""
         return self.path.with_name(f"{self.path.name}.partial")
+
+    def warn(self) -> None:
+        """Warns of what was made from something else, if there is any."""
+        what = "is used" if self.is_there else "is built"
+        for words in self.stale:
+            warnings.warn(
+                f"{words}; it stays as it is, and {self.path.name} beside it {what}",
+                StaleStoreWarning,
+                stacklevel=4,
+            )
 
 
 def take_lock(path: Path, *, is_waiting: bool) -> FileLock | None:
@@ -81,25 +95,30 @@ def locked(path: Path) -> Iterator[None]:
 def find_place(path: Path, wanted: Fingerprint) -> Place:
     """The store of a fingerprint, or where it is to be built: at `path`, or beside it.
 
-    What was made from something else is neither used nor touched; a `StaleStoreWarning` says which
-    part differs.
+    What was made from something else is neither used nor touched; the place knows what differs.
 
     Raises:
         StorageError: if something that is no store stands in the way.
         FormatError: if the manifest of a store that is there is damaged.
     """
     beside = path.with_name(f"{path.stem}-{wanted.digest[:DIGITS]}{path.suffix}")
-    for place in (Place(path, False), Place(beside, False)):
-        if is_whole(place.path):
-            found = Fingerprint.from_dict(read_manifest(place.path).fingerprint)
-            if found.digest == wanted.digest:
-                return Place(place.path, True)
-            _warn(place.path, beside, differences(found, wanted))
-        elif place.path.exists():
-            raise StorageError(f"{place.path} is there already, and is no store; name another path")
-        elif _is_free(place.partial, wanted):
-            return place
-    raise FormatError(f"{beside} has another fingerprint than its name says")
+    stale: list[str] = []
+    free: Path | None = None
+    for place in (path, beside):
+        if is_whole(place):
+            words = _unlike(read_manifest(place).fingerprint, place, wanted)
+            if words is None:
+                return Place(place, True, tuple(stale))
+            stale.append(f"{place} was made from other data ({words})")
+        elif os.path.lexists(place):
+            raise StorageError(f"{place} is there already, and is no store; name another path")
+        elif free is None:
+            words = _unfree(Place(place, False).partial, wanted)
+            free = place if words is None else None
+            stale += [] if words is None else [words]
+    if free is None:
+        raise StorageError(f"{path} cannot be built: {'; '.join(stale)}; remove one of them")
+    return Place(free, False, tuple(stale))
 
 
 def path_in(folder: Path, name: str, wanted: Fingerprint) -> Path:
@@ -129,29 +148,32 @@ def find_in(folder: Path, name: str, wanted: Fingerprint) -> Place:
         )
         for other in sorted(folder.glob(f"{name}-*.hotset/{MANIFEST}"))
     }
-    if others:
-        closest = min(others, key=lambda other: len(others[other]))
-        _warn(closest, path, others[closest])
-    return Place(path, False)
+    if not others:
+        return Place(path, False)
+    closest = min(others, key=lambda other: len(others[other]))
+    words = "; ".join(others[closest])
+    return Place(path, False, (f"{closest} was made from other data ({words})",))
 
 
-def _is_free(partial: Path, wanted: Fingerprint) -> bool:
-    """Whether a store can be begun or gone on with there."""
+def _unfree(partial: Path, wanted: Fingerprint) -> str | None:
+    """Why a store cannot be begun or gone on with in a directory; None where it can."""
+    if not os.path.lexists(partial):
+        return None
+    if not partial.is_dir() or partial.is_symlink():
+        return f"{partial} is no directory"
     if not (partial / JOURNAL).is_file():
-        return not partial.exists() or not any(partial.iterdir())
+        return f"{partial} holds something else than a store" if any(partial.iterdir()) else None
     lines, _ = read_lines(partial / JOURNAL)
-    if not lines:
-        return True
-    found = Fingerprint.from_dict(lines[0].get("fingerprint", {}))
-    if found.digest != wanted.digest:
-        _warn(partial, None, differences(found, wanted))
-    return found.digest == wanted.digest
+    words = _unlike(lines[0].get("fingerprint"), partial, wanted) if lines else None
+    return words and f"{partial} holds the beginnings of another store ({words})"
 
 
-def _warn(path: Path, beside: Path | None, words: list[str]) -> None:
-    what = "holds the beginnings of another store" if beside is None else "was made from other data"
-    warnings.warn(
-        f"{path} {what} ({'; '.join(words)}); it stays as it is, and the store is built beside it",
-        StaleStoreWarning,
-        stacklevel=5,
-    )
+def _unlike(values: Any, path: Path, wanted: Fingerprint) -> str | None:
+    """What differs between a fingerprint in a file and the one that is wanted; None if nothing."""
+    try:
+        found = Fingerprint.from_dict(values)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from error
+    if found.digest == wanted.digest:
+        return None
+    return "; ".join(differences(found, wanted))

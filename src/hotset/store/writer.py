@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.errors import FormatError, SchemaError, StorageError
+from hotset.errors import FormatError, HotsetError, SchemaError, StorageError
 from hotset.sample.column import Column, LeafSchema
 from hotset.sample.tree import Spec
 from hotset.store.arrayfile import ArrayFile, storage_errors
@@ -24,7 +24,7 @@ from hotset.store.growing import INDEX_DTYPE, GrowingField
 from hotset.store.journal import JOURNAL, Journal, read_lines
 from hotset.store.layout import FORMAT, MANIFEST, ROWS, TABLE, VERSION, File, Manifest, loads
 from hotset.store.npy import array_dtype, header_room
-from hotset.store.structure import class_to_name, spec_to_json
+from hotset.store.structure import class_to_name, in_short, spec_to_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +94,13 @@ class Writer:
             with storage_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 self._open(fields, json.loads(json.dumps(header)))
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            self.close()
+            if isinstance(error, HotsetError):
+                raise
+            raise FormatError(
+                f"{folder} holds a journal that makes no sense ({in_short(error)}); remove it"
+            ) from error
         except BaseException:
             self.close()
             raise
