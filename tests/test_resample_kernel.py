@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotset.errors import ConfigError
-from hotset.kernels import columns_cpu, lookup_cpu, resample_cpu, rows_cpu
+from hotset.kernels import columns_cpu, resample_cpu, rows_cpu
 from hotset.kernels.batches import keys_of
 from hotset.kernels.cropping import FUSED_FILTERS, lower_crop
 from hotset.kernels.dispatch import NumbaEngine, choose_ragged_engine
@@ -157,37 +157,19 @@ def test_each_loop_over_rows_is_the_references(
     assert out[-1] == 77
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 8])
-@pytest.mark.parametrize("stride", [1, -1])
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
-def test_each_look_up_is_a_look_up(size: int, stride: int, count: int):
-    """Runs of any length, forwards and backwards, are looked up without touching what is beside."""
-    rng = np.random.default_rng(count)
-    kind = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[size]
-    values = rng.integers(0, 2 ** (8 * size) - 1, (1, 256), dtype=kind, endpoint=True)
-    image = rng.integers(0, 256, count, dtype=np.uint8)
-    planes = lookup_cpu.byte_planes(values, 256)
-    wanted = values[0][image[::stride]]
-    for look_up in (lookup_cpu.look_up_plainly, lookup_cpu.look_up_run):
-        out, start = np.full(count + 2, 9, kind), 0 if stride == 1 else count - 1
-        arguments = (np.uint64(1), image, np.uint64(start), values[0], planes[0], np.uint64(count))
-        look_up(out, *arguments, stride)
-        assert np.array_equal(out[1:-1], wanted)
-        assert out[0] == out[-1] == 9
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, None])
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_wide_dense_images_are_the_references(dtype: torch.dtype | None, channels_last: bool):
-    """Rows of more than 64 pixels take the look-up in vectors, in the kernel for one size too."""
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, None])
+@pytest.mark.parametrize("p", [0.0, 1.0])
+@pytest.mark.parametrize("width", [63, 64, 65, 128, 200])
+def test_wide_images_are_the_references(dtype: torch.dtype | None, p: float, width: int):
+    """Runs of 64 pixels and more fill vectors, forwards and backwards, with fills beside them."""
     last = [] if dtype is None else [table(2, dtype)]
-    ops = (Window(0, (20, 150), (Padding(9, 2, 9, 3),), fill=(1, 2, 3)), Flip(1), *last)
-    case = Case("wide", ops, (3, 20, 150))
-    source, draws = images_of(case.shape, torch.uint8), draws_for(11)
-    rows = torch.arange(11)
-    with NumbaEngine(case.program(), channels_last, 1).session() as run:
-        batch = run(source, rows, draws)
-    assert is_same_bits(batch, reference(case, source, rows, draws))
+    padding = Padding(9, 2, 4, 3)
+    for window in ((Window(0, (12, width), (padding,), fill=(7,)),), ()):
+        case = Case("wide", (*window, Flip(1, p=p), *last), (3, 12, width))
+        source, rows, draws = images_of(case.shape, torch.uint8), torch.arange(11), draws_for(11)
+        with NumbaEngine(case.program(), threads=1).session() as run:
+            batch = run(source, rows, draws)
+        assert is_same_bits(batch, reference(case, source, rows, draws))
 
 
 def test_dense_images_are_a_special_case():

@@ -40,31 +40,42 @@ def _look_up(size: int) -> Any:
         typing_context: Any,
         out: Any,
         target: Any,
+        width: Any,
         source: Any,
         start: Any,
+        in_width: Any,
+        rows: Any,
+        top: Any,
+        number: Any,
         count: Any,
         is_mirrored: Any,
         planes: Any,
     ) -> Any:
-        """Entries of a table of 256, for a run of at least 64 bytes.
+        """Entries of a table of 256, for a run of at least 64 bytes of each of some rows.
 
         Args:
             typing_context: Numba's.
-            out: flat, entries of `size` bytes; written from `target` on.
+            out: flat, entries of `size` bytes; row i is written from `target + i * width` on.
             target: int64.
-            source: flat uint8, read from `start` on.
+            width: int64.
+            source: flat uint8; row i is read from `start + rows[i] * in_width` on.
             start: int64.
+            in_width: int64.
+            rows: (H,) int64; those below 0 are left out.
+            top: int64, the first row.
+            number: int64, how many rows.
             count: int64, at least 64.
-            is_mirrored: boolean; reads from `start` backwards.
+            is_mirrored: boolean; reads backwards.
             planes: flat uint8, the entries' first bytes, then their second ones, and so on.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kinds = signature.args
-            into, data, table = (
-                memory_of(context, builder, kinds[k], arguments[k]) for k in (0, 2, 6)
+            into, data, numbers, table = (
+                memory_of(context, builder, kinds[k], arguments[k]) for k in (0, 3, 6, 11)
             )
-            place, first, length, mirrored = (arguments[k] for k in (1, 3, 4, 5))
+            place, step, first, jump = (arguments[k] for k in (1, 2, 4, 5))
+            begin_row, row_count, length, mirrored = (arguments[k] for k in (7, 8, 9, 10))
             pick = declared(
                 builder, "llvm.x86.avx512.vpermi2var.qi.512", BYTES, [BYTES, BYTES, BYTES]
             )
@@ -78,28 +89,47 @@ def _look_up(size: int) -> Any:
             arranged = builder.select(mirrored, constants(BYTE, backwards), constants(BYTE, order))
             blocks = builder.udiv(builder.add(length, LONG(BLOCK - 1)), LONG(BLOCK))
             last = builder.sub(length, LONG(BLOCK))
-            with cgutils.for_range(builder, blocks, intp=LONG) as loop:
-                # The last block is moved back to end where the run ends.
-                at = builder.mul(loop.index, LONG(BLOCK))
-                at = builder.select(builder.icmp_unsigned("<", at, last), at, last)
-                end = builder.add(at, LONG(BLOCK - 1))
-                begin = builder.select(mirrored, builder.sub(first, end), builder.add(first, at))
-                pixels = builder.call(permute, [load(builder, data, begin), arranged])
-                is_upper = builder.icmp_signed("<", pixels, ir.Constant(BYTES, None))
-                entries = [
-                    builder.select(
-                        is_upper,
-                        builder.call(pick, [part[2], pixels, part[3]]),
-                        builder.call(pick, [part[0], pixels, part[1]]),
-                    )
-                    for part in parts
-                ]
-                to = builder.add(place, at)
-                for k, entry in enumerate(_interleaved(builder, entries)):
-                    store(builder, entry, into, builder.add(to, LONG(k * BLOCK // size)))
+            with cgutils.for_range(builder, row_count, intp=LONG) as each:
+                i = builder.add(begin_row, each.index)
+                row = builder.load(builder.gep(numbers, [i]))
+                line = builder.add(first, builder.mul(row, jump))
+                out_line = builder.add(place, builder.mul(i, step))
+                is_row = builder.icmp_signed(">=", row, LONG(0))
+                with builder.if_then(is_row), cgutils.for_range(builder, blocks, intp=LONG) as loop:
+                    # The last block is moved back to end where the run ends.
+                    at = builder.mul(loop.index, LONG(BLOCK))
+                    at = builder.select(builder.icmp_unsigned("<", at, last), at, last)
+                    end = builder.add(at, LONG(BLOCK - 1))
+                    begin = builder.select(mirrored, builder.sub(line, end), builder.add(line, at))
+                    pixels = builder.call(permute, [load(builder, data, begin), arranged])
+                    is_upper = builder.icmp_signed("<", pixels, ir.Constant(BYTES, None))
+                    entries = [
+                        builder.select(
+                            is_upper,
+                            builder.call(pick, [part[2], pixels, part[3]]),
+                            builder.call(pick, [part[0], pixels, part[1]]),
+                        )
+                        for part in parts
+                    ]
+                    to = builder.add(out_line, at)
+                    for k, entry in enumerate(_interleaved(builder, entries)):
+                        store(builder, entry, into, builder.add(to, LONG(k * BLOCK // size)))
             return context.get_dummy_value()
 
-        return types.void(out, target, source, start, count, is_mirrored, planes), generate
+        return types.void(
+            out,
+            target,
+            width,
+            source,
+            start,
+            in_width,
+            rows,
+            top,
+            number,
+            count,
+            is_mirrored,
+            planes,
+        ), generate
 
     return intrinsic(look_up)
 

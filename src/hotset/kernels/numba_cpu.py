@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hotset.kernels.lookup_cpu import byte_planes, look_up_run
+from hotset.kernels.lookup_cpu import LEAST_RUN, byte_planes, write_long_runs
 from hotset.kernels.prefetch import CACHE_LINE_BYTES, prefetch
 from hotset.kernels.program import Field, Kind
 from hotset.ops.erase import TRIES
@@ -157,6 +157,23 @@ def _run(columns: Any) -> Any:
     return first, end, stride
 
 
+# The innermost loops. Positions are unsigned and images flat: it spares the compiler the checks for
+# negative indices and the row views, and each loop stands alone so that it is unrolled: half the
+# time.
+@njit(nogil=True, cache=True)
+def _look_up(out: Any, target: Any, image: Any, source: Any, table: Any, count: Any) -> None:
+    for j in range(count):
+        out[target + np.uint64(j)] = table[image[source + np.uint64(j)]]
+
+
+@njit(nogil=True, cache=True)
+def _look_up_mirrored(
+    out: Any, target: Any, image: Any, source: Any, table: Any, count: Any
+) -> None:
+    for j in range(count):
+        out[target + np.uint64(j)] = table[image[source - np.uint64(j)]]
+
+
 @njit(nogil=True, cache=True)
 def _scatter(
     out: Any, target: Any, image: Any, line: Any, columns: Any, table: Any, base: Any, row: Any
@@ -203,7 +220,6 @@ def _write_runs(
     columns: Any,
     run: Any,
     values: Any,
-    planes: Any,
     fill_entry: Any,
     in_shape: Any,
     out: Any,
@@ -221,7 +237,7 @@ def _write_runs(
     line = CACHE_LINE_BYTES // following.itemsize
     target, position, due = np.uint64(0), 0, 0
     for c in range(in_shape[0]):
-        table, parts = values[c], planes[c]
+        table = values[c]
         fill = table[np.uint64(fill_entry)]
         for i in range(len(rows)):
             due += share
@@ -238,7 +254,10 @@ def _write_runs(
                 for j in range(tail, width):
                     out[target + j] = fill
                 source = np.uint64(c * plane + row * in_shape[2] + start)
-                look_up_run(out, target + head, image, source, table, parts, count, stride)
+                if stride == 1:
+                    _look_up(out, target + head, image, source, table, count)
+                else:
+                    _look_up_mirrored(out, target + head, image, source, table, count)
             target += width
 
 
@@ -313,21 +332,29 @@ def write_sample(
     occurrence: Any,
     keys: Any,
     epoch: Any,
-    chain: Any,
+    geometry: Any,
+    maps: Any,
+    erasures: Any,
+    scales: Any,
+    aspects: Any,
+    values: Any,
+    base: Any,
     planes: Any,
-    shapes: Any,
-    scratch: Any,
+    in_shape: Any,
+    out_shape: Any,
+    rows: Any,
+    columns: Any,
+    top: Any,
+    left: Any,
     is_channels_last: Any,
     out: Any,
 ) -> None:
     """One sample through the chain: image (C*H*W,) -> out (C*H'*W',) or (H'*W'*C,).
 
-    `following` is fetched meanwhile; `planes` are the table's `byte_planes`; `scratch` is room, as
-    `chain_scratch` makes it. The rest is as in `run`.
+    `following` is fetched meanwhile; `planes` are the table's `byte_planes`; `rows`, `columns`,
+    `top` and `left` are room, as `chain_scratch` makes it; the rest is as in `run`. One by one,
+    since taking a tuple apart for every sample costs a tenth of a small one.
     """
-    geometry, maps, erasures, scales, aspects, values, base = chain
-    in_shape, out_shape = shapes
-    rows, columns, top, left = scratch
     _draw_geometry(geometry, top, left, sample, occurrence, keys, epoch)
     _trace(geometry, top, left, maps, rows, columns)
     columns_run, fill = _run(columns), _one_fill(rows, columns)
@@ -337,9 +364,12 @@ def write_sample(
         _write_scattered(image, rows, columns, values, base, in_shape, out)
     else:
         entry = base - 1 - fill if fill < 0 else 0
-        _write_runs(
-            image, rows, columns, columns_run, values, planes, entry, in_shape, out, following
-        )
+        if columns_run[1] - columns_run[0] >= LEAST_RUN and values.itemsize < 8:
+            write_long_runs(
+                image, rows, columns, columns_run, values, planes, entry, in_shape, out, following
+            )
+        else:
+            _write_runs(image, rows, columns, columns_run, values, entry, in_shape, out, following)
     for k in range(len(erasures)):
         rectangle = _rectangle(erasures[k], scales[k], aspects[k], sample, occurrence, keys, epoch)
         entry = base + erasures[k, VALUE]
@@ -381,8 +411,10 @@ def run(
         is_channels_last: layout of `out`.
         out: (B, C*H*W) or (B, H*W*C), unsigned integers of the output's size.
     """
-    scratch = chain_scratch(len(chain[0]), shapes[1])
-    planes = byte_planes(chain[5], chain[6])
+    geometry, maps, erasures, scales, aspects, values, base = chain
+    in_shape, out_shape = shapes
+    rows, columns, top, left = chain_scratch(len(geometry), out_shape)
+    planes = byte_planes(values, base, out_shape[2])
     for b in range(len(ids)):
         following = source[rows_of[min(b + 1, len(ids) - 1)]]
         write_sample(
@@ -392,10 +424,20 @@ def run(
             occurrence[b],
             keys,
             epoch,
-            chain,
+            geometry,
+            maps,
+            erasures,
+            scales,
+            aspects,
+            values,
+            base,
             planes,
-            shapes,
-            scratch,
+            in_shape,
+            out_shape,
+            rows,
+            columns,
+            top,
+            left,
             is_channels_last,
             out[b],
         )

@@ -162,8 +162,10 @@ def run(
     ahead = np.zeros(AHEAD_FIELDS, np.int64)
     room = rows_scratch, between, np.empty(max(width, widest), np.int32), ahead
     image = np.empty(channels * height * width, np.uint8)
-    scratch = chain_scratch(len(chain[0]), shapes[1])
-    planes = byte_planes(chain[5], chain[6])
+    geometry, maps, erasures, scales, aspects, values, base = chain
+    in_shape, out_shape = shapes
+    out_rows, out_columns, down_by, right_by = chain_scratch(len(geometry), out_shape)
+    planes = byte_planes(values, base, out_shape[2])
     if len(ids) == 0:
         return
     row = rows_of[0]
@@ -208,10 +210,20 @@ def run(
             occurrence[b],
             keys,
             epoch,
-            chain,
+            geometry,
+            maps,
+            erasures,
+            scales,
+            aspects,
+            values,
+            base,
             planes,
-            shapes,
-            scratch,
+            in_shape,
+            out_shape,
+            out_rows,
+            out_columns,
+            down_by,
+            right_by,
             is_channels_last,
             out[b],
         )
