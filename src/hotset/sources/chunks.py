@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import ConfigError, SampleError, StorageError
 from hotset.sample.tree import Spec
-from hotset.sources.source import Reader, Source
+from hotset.sources.source import Reader, Source, UnkeepableError
 from hotset.sources.sweep import leaves_of
 from hotset.store.arrayfile import free_bytes_at
 from hotset.store.chunk import Chunk, Packer, Taken
@@ -46,6 +47,7 @@ class ChunkReader:
         self._reader, self._name, self._spec = reader, name, spec
         self._on_error, self._total = on_error, total
         self._packer = Packer(spec.paths(), tabled)
+        self._trace = ""
 
     def __call__(self, ids: Iterable[int]) -> Chunk:
         """The samples with some ids.
@@ -76,14 +78,21 @@ class ChunkReader:
             read.append(index)
             samples.append(found)
         has_drawn = generator_states() != before
-        return self._packer.pack(read, samples, failed, replaced, has_drawn)
+        chunk = self._packer.pack(read, samples, failed, replaced, has_drawn)
+        return replace(chunk, trace=self._trace) if failed else chunk
 
     def _sample(self, index: int) -> Taken | str:
         """A sample, or why it cannot be read."""
         try:
             leaves = leaves_of(self._reader, index, self._name, self._spec)
         except SampleError as error:
+            self._trace = "".join(traceback.format_exception(error.__cause__))
             return str(error)
+        except UnkeepableError as error:
+            raise ConfigError(
+                f"{self._name} cannot be stored: {error}; give hotset.build a dataset without it, "
+                "and it as `transform`"
+            ) from error
         return self._packer.taken(leaves, index)
 
     def _substitute(self, index: int) -> tuple[int, Taken | None]:
@@ -171,7 +180,9 @@ def drawing(name: str) -> ConfigError:
 
 def failure(source: Source, chunk: Chunk) -> SampleError:
     """The error of a chunk whose first failure is not to be passed over."""
-    return SampleError(_named(source, *chunk.failed[0]))
+    error = SampleError(_named(source, *chunk.failed[0]))
+    error.add_note(chunk.trace)
+    return error
 
 
 def _named(source: Source, index: int, why: str) -> str:

@@ -128,7 +128,7 @@ def path_in(folder: Path, name: str, wanted: Fingerprint) -> Path:
 
 def is_whole(path: Path) -> bool:
     """Whether there is a whole store at a path."""
-    return (path / MANIFEST).is_file()
+    return os.path.isfile(path / MANIFEST)
 
 
 def find_in(folder: Path, name: str, wanted: Fingerprint) -> Place:

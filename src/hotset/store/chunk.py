@@ -31,6 +31,7 @@ class Chunk:
         failed: (sample, why) of those that could not be read and are given up.
         replaced: (sample, the one that stands in for it).
         has_drawn: whether reading them drew random numbers.
+        trace: where the last of those that failed did, as text.
     """
 
     ids: tuple[int, ...]
@@ -40,6 +41,7 @@ class Chunk:
     failed: tuple[tuple[int, str], ...] = ()
     replaced: tuple[tuple[int, int], ...] = ()
     has_drawn: bool = False
+    trace: str = ""
 
     def values(self, field: int) -> np.ndarray:
         """(bytes,) uint8 of one field."""
