@@ -235,8 +235,11 @@ class Sometimes(Given):
 def test_a_transform_that_is_not_applied_once_is_refused(workers: int, tmp_path: Path) -> None:
     """By an error of hotset's own."""
     dataset = Sometimes([torch.full((2,), index) for index in range(SAMPLES)])
-    with pytest.raises(ConfigError, match="not applied once to every sample, as at index 30"):
+    words = "not applied once to every sample, as at index 30"
+    with pytest.raises(ConfigError, match=words) as caught:
         hotset.build(dataset, tmp_path / "a.hotset", version="1", workers=workers)
+    assert caught.value.__traceback__ is not None  # which holds on to all that was at work
+    assert multiprocessing.active_children() == []
 
 
 def contents(path: Path) -> dict[str, tuple[bytes, int]]:

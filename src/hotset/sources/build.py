@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -204,8 +205,10 @@ def _write(
     count = total - len(missing)
     if told is not None:
         told(count, total)
-    for chunk in sweep(task, missing, per_task=samples_per_chunk(per_sample), workers=workers):
-        write_chunk(writer, chunk, source, on_error)
-        count += len(chunk.ids) + len(chunk.failed)
-        if told is not None:
-            told(count, total)
+    per_task = samples_per_chunk(per_sample)
+    with closing(sweep(task, missing, per_task=per_task, workers=workers)) as chunks:
+        for chunk in chunks:
+            write_chunk(writer, chunk, source, on_error)
+            count += len(chunk.ids) + len(chunk.failed)
+            if told is not None:
+                told(count, total)

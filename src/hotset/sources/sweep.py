@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
@@ -27,8 +27,10 @@ TASK_SECONDS = 1.0
 """About the longest that one task takes: what it read is lost if it is interrupted."""
 
 
-def sweep(task: Task, ids: Sequence[int], *, per_task: int, workers: int) -> Iterator[Any]:
-    """What a task gives for all ids, a few at a time, in order.
+def sweep(
+    task: Task, ids: Sequence[int], *, per_task: int, workers: int
+) -> Generator[Any, None, None]:
+    """What a task gives for all ids, a few at a time, in order; to be closed, which ends workers.
 
     Args:
         task: reads samples.
@@ -53,7 +55,7 @@ def sweep(task: Task, ids: Sequence[int], *, per_task: int, workers: int) -> Ite
 
 def in_workers(
     task: Task, runs: Sequence[Sequence[int]], *, per_task: int, workers: int
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """What a task gives for runs of ids, in order, each part of a run in a worker process."""
     parts = [run[p : p + per_task] for run in runs for p in range(0, len(run), per_task)]
     loader: DataLoader[Any] = DataLoader(
@@ -63,7 +65,14 @@ def in_workers(
         collate_fn=as_it_is,
         generator=torch.Generator(),  # its seed is drawn from here, not from the user's
     )
-    yield from loader
+    iterator = iter(loader)
+    try:
+        yield from iterator
+    finally:
+        # At once: left to the garbage collector, each worker is waited for for five seconds.
+        shutdown = getattr(iterator, "_shutdown_workers", None)
+        if shutdown is not None:
+            shutdown()
 
 
 class _Parts(Dataset[Any]):
