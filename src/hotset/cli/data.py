@@ -36,10 +36,12 @@ def named(name: str) -> Any:
         )
     module = _module(module_name)
     found: Any = module
+    before = module_name
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise ConfigError(f"{module_name} has no {attribute!r}{_instead(module, attribute)}")
-        found = getattr(found, part)
+            instead = _instead(module, part) if found is module else ""
+            raise ConfigError(f"{before} has no {part!r}{instead}")
+        found, before = getattr(found, part), f"{before}.{part}"
     return _called(found, name) if _is_made(found) else found
 
 
@@ -147,7 +149,7 @@ def _called(call: Any, name: str) -> Any:
 
 
 def image_folder(folder: Path, resize: int | None = None) -> Any:
-    """A folder of images, a folder for each class, as torchvision reads it.
+    """A folder of images, a folder for each class, as torchvision reads it: as the pixels lie.
 
     Args:
         folder: holds one folder per class.
@@ -162,7 +164,7 @@ def image_folder(folder: Path, resize: int | None = None) -> Any:
         raise ConfigError(f"`--resize` must be 1 or more pixels, got {resize}")
     try:
         from torchvision.datasets import ImageFolder
-        from torchvision.transforms import Resize
+        from torchvision.transforms import Compose, Resize
     except ImportError as error:
         raise MissingExtraError(
             "`--image-folder` reads images with torchvision: pip install 'hotset[vision]'"
@@ -170,8 +172,20 @@ def image_folder(folder: Path, resize: int | None = None) -> Any:
     if not folder.is_dir():
         raise MissingDataError(f"there is no folder {folder}")
     try:
-        return ImageFolder(str(folder), None if resize is None else Resize(resize))
+        steps = [without_exif] if resize is None else [without_exif, Resize(resize)]
+        return ImageFolder(str(folder), Compose(steps))
     except FileNotFoundError as error:
         raise MissingDataError(
             f"{folder} must hold one folder of images for each class: {error}"
         ) from error
+
+
+def without_exif(image: Any) -> Any:
+    """An image that bears no EXIF, which a store would not keep; torchvision does not turn by it.
+
+    Args:
+        image: PIL.
+    """
+    image = image.copy()
+    image.info.pop("exif", None)
+    return image
