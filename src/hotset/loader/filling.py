@@ -267,31 +267,32 @@ class FillingPipeline:
             if shutdown is not None:
                 shutdown()
 
-    def _filled(self, chunks: Iterator[Chunk], taken: deque[Request]) -> Iterator[Request]:
-        filling, name = self._filling, self._filling.recipe.source.name
-        while True:
-            try:
-                chunk = next(chunks, None)
-            except UnkeepableError as error:
+    def _filled(self, chunks: Iterator[Chunk | str], taken: deque[Request]) -> Iterator[Request]:
+        for chunk in chunks:
+            if isinstance(chunk, str):
                 raise FaithfulnessError(
-                    f"samples of {name} cannot be kept: {error}; leave `cache` out, or fill it "
-                    'before the first epoch with fill="eager"'
-                ) from error
-            if chunk is None:
-                return
-            filling.take(chunk)
-            self._check(filling.resident)
+                    f"samples of {self._filling.recipe.source.name} cannot be kept: {chunk}; leave "
+                    '`cache` out, or give fill="eager", which finds this out beforehand'
+                )
+            self._filling.take(chunk)
+            self._check(self._filling.resident)
             yield taken.popleft()
 
 
 class _Missing(Dataset[Any]):
-    """Reads the samples of a request that are missing, in a worker process."""
+    """Reads the samples of a request that are missing, in a worker process.
+
+    Why they cannot be kept comes back as text: an error would bring the worker's stack with it.
+    """
 
     def __init__(self, reader: ChunkReader) -> None:
         self._reader = reader
 
-    def __getitem__(self, ids: list[int]) -> Chunk:
-        return self._reader(ids)
+    def __getitem__(self, ids: list[int]) -> Chunk | str:
+        try:
+            return self._reader(ids)
+        except UnkeepableError as error:
+            return str(error)
 
 
 class _Asked:

@@ -188,7 +188,7 @@ def check_fit(analysis: Analysis, options: Options, resident: Resident) -> None:
     _check_stackable(analysis, options, resident)
     if fits_stages(analysis, resident):
         return
-    unlike = _unlike(resident, resident.leaf)
+    unlike = _unlike(analysis, resident, resident.leaf)
     words = "they differ in kind" if unlike is None else _words(analysis, resident.leaf, *unlike)
     raise SchemaError(
         f"{analysis.source.name}: {words.partition('; ')[0]}, and steps that run on whole batches "
@@ -210,7 +210,7 @@ def _check_stackable(analysis: Analysis, options: Options, resident: Resident) -
     if _is_per_sample(analysis, options):
         return
     for number in range(len(resident.columns)):
-        unlike = _unlike(resident, number)
+        unlike = _unlike(analysis, resident, number)
         is_acted_on = number == resident.leaf and bool(analysis.split.stages)
         if unlike is not None and not (is_acted_on and _become_alike(analysis, *unlike)):
             raise SchemaError(_words(analysis, number, *unlike))
@@ -232,15 +232,20 @@ def _become_alike(analysis: Analysis, first: Found, other: Found) -> bool:
     return shapes[0] == shapes[1]
 
 
-def _unlike(resident: Resident, number: int) -> tuple[Found, Found] | None:
-    """Two samples whose leaves cannot stand in one batch; None where all can."""
+def _unlike(analysis: Analysis, resident: Resident, number: int) -> tuple[Found, Found] | None:
+    """Two samples whose leaves cannot stand in one batch; None where all can.
+
+    Images that are resized first may differ in all but their number of channels.
+    """
     column = resident.columns[number]
     if isinstance(column, DenseColumn):
         return None
     if isinstance(column, RaggedColumn):
         if not column.schema.is_storable:
             return None
-        shapes = column.index[:, 1 : 1 + len(column.schema.shape)]
+        is_resized = number == resident.leaf and begins_with_resize(analysis)
+        axes = 1 if is_resized else len(column.schema.shape)
+        shapes = column.index[:, 1 : 1 + axes]
         others = np.flatnonzero((shapes != shapes[:1]).any(axis=1))
         found = [(row, describe(column.item(row))) for row in (0, *others[:1].tolist())]
     else:
