@@ -249,7 +249,8 @@ class Store(Dataset[Any]):
             stops = starts + index[:, 1 : 1 + f.axes].prod(axis=1) * f.dtype.itemsize
         else:
             starts, stops = rows * f.item_bytes, (rows + 1) * f.item_bytes
-        return tuple(samples[(starts < stop) & (stops > first)].tolist())
+        is_in = (starts < stop) & (stops > first) & (stops > starts)
+        return tuple(samples[is_in].tolist())
 
     def _order(self) -> np.ndarray | None:
         if ROWS not in self.manifest.files:
