@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hotset.kernels import numba_cpu
 from hotset.kernels.dispatch import NumbaEngine, Reference, choose_engine
+from hotset.kernels.draws_cpu import draw_words
 from hotset.ops.erase import Cutout, RandomErase
 from hotset.ops.geometry import Flip, Padding, Window
 from hotset.ops.op import Gate, Op
@@ -58,7 +58,7 @@ def test_words_are_the_references(
     sample: int, again: int, epoch: int, step: int, draw: int, seed: int
 ):
     """The kernel's words are those of `Draws.words`, whatever they are keyed by."""
-    found = numba_cpu.draw_words(sample, again, epoch, step, draw, np.uint64(seed))
+    found = draw_words(sample, again, epoch, step, draw, np.uint64(seed))
     one = torch.tensor([sample])
     expected = Draws(Key(seed, epoch, 0), one, torch.tensor([again])).words(step, draw)
     assert list(found) == expected[0].tolist()

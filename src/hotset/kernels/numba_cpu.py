@@ -12,19 +12,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from hotset.kernels.draws_cpu import draw_words
+from hotset.kernels.erasing_cpu import erase, rectangle_of
 from hotset.kernels.lookup_cpu import LEAST_RUN, byte_planes, write_long_runs
 from hotset.kernels.prefetch import CACHE_LINE_BYTES, prefetch
 from hotset.kernels.program import Field, Kind
-from hotset.ops.erase import TRIES
-from hotset.rng import (
-    MASK_32,
-    PHILOX_M0,
-    PHILOX_M1,
-    PHILOX_ROUNDS,
-    PHILOX_W0,
-    PHILOX_W1,
-    RUN_EPOCH,
-)
+from hotset.rng import RUN_EPOCH
 
 # Numba reads module globals as constants; enum members must be plain integers for it.
 KIND, STEP, IS_DRAWN, THRESHOLD = (
@@ -37,38 +30,7 @@ HEIGHT, WIDTH, ROW_MAP, COLUMN_MAP = (
 VALUE, GATE_STEP, GATE_THRESHOLD = (
     int(f) for f in (Field.VALUE, Field.GATE_STEP, Field.GATE_THRESHOLD)
 )
-WINDOW, HORIZONTAL, RANDOM_ERASE = (
-    int(k) for k in (Kind.WINDOW, Kind.HORIZONTAL_FLIP, Kind.RANDOM_ERASE)
-)
-
-M0, M1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
-W0, W1 = np.uint64(PHILOX_W0), np.uint64(PHILOX_W1)
-LOW = np.uint64(MASK_32)
-HALF = np.uint64(32)
-
-
-@njit(nogil=True, cache=True, inline="never")
-def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: Any) -> Any:
-    """Four words of Philox 4x32-10 as int64; counters and seed are uint64."""
-    k0, k1 = seed & LOW, seed >> HALF
-    for _ in range(PHILOX_ROUNDS):
-        p0, p1 = c0 * M0, c2 * M1
-        c0, c1, c2, c3 = (p1 >> HALF) ^ c1 ^ k0, p1 & LOW, (p0 >> HALF) ^ c3 ^ k1, p0 & LOW
-        k0, k1 = (k0 + W0) & LOW, (k1 + W1) & LOW
-    return np.int64(c0), np.int64(c1), np.int64(c2), np.int64(c3)
-
-
-@njit(nogil=True, cache=True)
-def draw_words(sample: Any, occurrence: Any, epoch: Any, step: Any, draw: Any, seed: Any) -> Any:
-    """Four random words of a step, as `hotset.rng.Draws.words`."""
-    c1 = ((sample >> 32) << 16) | (occurrence & 0xFFFF)
-    return philox(
-        np.uint64(sample) & LOW,
-        np.uint64(c1),
-        np.uint64(epoch),
-        np.uint64((step << 16) | draw),
-        seed,
-    )
+WINDOW, HORIZONTAL = int(Kind.WINDOW), int(Kind.HORIZONTAL_FLIP)
 
 
 @njit(nogil=True, cache=True)
@@ -281,50 +243,6 @@ def _write_channels_last(
 
 
 @njit(nogil=True, cache=True)
-def _rectangle(
-    row: Any, scale: Any, aspects: Any, sample: Any, occurrence: Any, keys: Any, epoch: Any
-) -> Any:
-    """(top, left, height, width) of one erasure of one sample; height 0 where there is none."""
-    if row[GATE_STEP] >= 0:
-        gate = draw_words(sample, occurrence, epoch, row[GATE_STEP], 0, keys[0])
-        if gate[0] >= row[GATE_THRESHOLD]:
-            return 0, 0, 0, 0
-    words = draw_words(sample, occurrence, epoch, row[STEP], 0, keys[0])
-    if row[KIND] != RANDOM_ERASE:
-        height, width = row[TOP], row[LEFT]
-        top = (words[0] * (row[HEIGHT] - height + 1)) >> 32
-        left = (words[1] * (row[WIDTH] - width + 1)) >> 32
-        return top, left, height, width
-    if words[0] >= row[THRESHOLD]:
-        return 0, 0, 0, 0
-    for attempt in range(1, TRIES + 1):
-        words = draw_words(sample, occurrence, epoch, row[STEP], attempt, keys[0])
-        share = scale[0] + (scale[1] - scale[0]) * (np.float64(words[0]) * 2.0**-32)
-        area = np.float64(row[HEIGHT] * row[WIDTH]) * share
-        aspect = aspects[words[1] >> 20]
-        height = np.int64(np.rint(np.sqrt(area * aspect)))
-        width = np.int64(np.rint(np.sqrt(area / aspect)))
-        if height < row[HEIGHT] and width < row[WIDTH]:
-            top = (words[2] * (row[HEIGHT] - height + 1)) >> 32
-            left = (words[3] * (row[WIDTH] - width + 1)) >> 32
-            return top, left, height, width
-    return 0, 0, 0, 0
-
-
-@njit(nogil=True, cache=True)
-def _erase(out: Any, out_shape: Any, rectangle: Any, values: Any, entry: Any, is_last: Any) -> None:
-    """Sets a rectangle (top, left, height, width) of one flat image to an entry per channel."""
-    top, left, height, width = rectangle
-    for c in range(out_shape[0]):
-        for i in range(top, top + height):
-            for j in range(left, left + width):
-                if is_last:
-                    out[(i * out_shape[2] + j) * out_shape[0] + c] = values[c, entry]
-                else:
-                    out[(c * out_shape[1] + i) * out_shape[2] + j] = values[c, entry]
-
-
-@njit(nogil=True, cache=True)
 def write_sample(
     image: Any,
     following: Any,
@@ -371,9 +289,11 @@ def write_sample(
         else:
             _write_runs(image, rows, columns, columns_run, values, entry, in_shape, out, following)
     for k in range(len(erasures)):
-        rectangle = _rectangle(erasures[k], scales[k], aspects[k], sample, occurrence, keys, epoch)
+        rectangle = rectangle_of(
+            erasures[k], scales[k], aspects[k], sample, occurrence, keys, epoch
+        )
         entry = base + erasures[k, VALUE]
-        _erase(out, out_shape, rectangle, values, entry, is_channels_last)
+        erase(out, out_shape, rectangle, values, entry, is_channels_last)
 
 
 @njit(nogil=True, cache=True)

@@ -27,8 +27,9 @@ from hotset.kernels.columns_cpu import (
     resample_columns,
 )
 from hotset.kernels.cropping import CropField
+from hotset.kernels.draws_cpu import draw_words
 from hotset.kernels.lookup_cpu import byte_planes
-from hotset.kernels.numba_cpu import chain_scratch, draw_words, write_sample
+from hotset.kernels.numba_cpu import chain_scratch, write_sample
 from hotset.kernels.rows_cpu import plan_rows, resample_rows, rows_room
 from hotset.ops.erase import TRIES
 
