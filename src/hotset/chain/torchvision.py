@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import numbers
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from hotset.ops.erase import RandomErase
 from hotset.ops.geometry import Flip, Padding, Window
 from hotset.ops.op import Gate, Params
 from hotset.ops.pointwise import Elementwise
-from hotset.ops.resample import Filter, Order, ResizedCrop
+from hotset.ops.resample import Filter, ResizedCrop, pillow_order
 from hotset.sample.column import describe
 
 DETERMINISTIC = frozenset(
@@ -226,7 +227,7 @@ def _random_resized_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
     is_sorted = 0 < scale[0] <= scale[1] and 0 < ratio[0] <= ratio[1]
     if not is_sorted or len(scale) != 2 or len(ratio) != 2:
         return None  # torchvision warns, or fails; the user's own step does the same
-    order = _pillow_order() if is_pil else "width first"
+    order = pillow_order(sys.modules["PIL"].__version__) if is_pil else "width first"
     crop = ResizedCrop(number, size, scale, ratio, filters[name], order)
 
     def replay(params: Sequence[Params]) -> StepCall:
@@ -237,13 +238,6 @@ def _random_resized_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
         return _with(call, get_params=lambda img, scale, ratio: tuple(box.values()))
 
     return BatchForm((crop,), replay, levels=0 if is_pil else 1)
-
-
-def _pillow_order() -> Order:
-    """Which axis the Pillow that is loaded resizes first."""
-    from PIL import __version__
-
-    return "cheaper first" if int(__version__.partition(".")[0]) >= 13 else "width first"
 
 
 def _pad(call: Any, leaf: Any, number: int) -> BatchForm | None:
