@@ -100,7 +100,10 @@ class Store(Dataset[Any]):
             raise IndexError(f"index {index} of a store of {len(self)} samples")
         row = self.rows_of(np.array([position % len(self)]))
         self.touch(row)
-        leaves = [column.item(int(row[0])) for column in self._columns]
+        try:
+            leaves = [column.item(int(row[0])) for column in self._columns]
+        except (ValueError, RuntimeError) as error:  # text that is none, if nobody looked before
+            raise FormatError(f"{self.path}: sample {position} makes no sense ({error})") from error
         if self._table is not None:
             leaves[self.leaf] = self._table(leaves[self.leaf])
         return unflatten(self.spec, iter(leaves))
