@@ -348,7 +348,7 @@ def test_a_probe_that_finds_hidden_state() -> None:
 def test_iterable_datasets_are_refused_with_advice(kind: Any) -> None:
     """By every way in."""
     message = (
-        f"{kind.__name__} is an IterableDataset: its samples have no index to keep them by; re"
+        f"{kind.__name__} is an IterableDataset: its samples have no index to keep them by; ma"
     )
     for make in (
         lambda: hotset.accelerate(DataLoader(kind()), device="cpu"),

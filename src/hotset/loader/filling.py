@@ -22,7 +22,8 @@ from hotset.keys.fingerprint import Fingerprint
 from hotset.loader.batch import Make, Pipeline, Request
 from hotset.progress import Told
 from hotset.sample.collate import as_it_is
-from hotset.sources.build import ChunkReader, check_room, failure, finish
+from hotset.sources.build import finish
+from hotset.sources.chunks import ChunkReader, check_room, failure
 from hotset.sources.places import Place, take_lock
 from hotset.sources.recipe import Recipe
 from hotset.sources.resident import Resident

@@ -17,10 +17,14 @@ from hotset import __version__
 from hotset.errors import ConfigError
 from hotset.keys.fingerprint import Fingerprint
 from hotset.progress import Told, shown
-from hotset.sources.chunks import ON_ERROR, OnError, refuse_given_up, write_chunk
-from hotset.sources.chunks import ChunkReader as ChunkReader
-from hotset.sources.chunks import check_room as check_room
-from hotset.sources.chunks import failure as failure
+from hotset.sources.chunks import (
+    ON_ERROR,
+    ChunkReader,
+    OnError,
+    check_room,
+    refuse_given_up,
+    write_chunk,
+)
 from hotset.sources.places import Place, find_place, locked
 from hotset.sources.prepare import prepare
 from hotset.sources.recipe import Recipe

@@ -288,7 +288,7 @@ def dataset_length(dataset: Any) -> int:
     if isinstance(dataset, IterableDataset):
         raise UnsupportedError(
             f"{type(dataset).__name__} is an IterableDataset: its samples have no index to keep "
-            "them by; read it into a list or arrays once, or write it as a map-style dataset"
+            "them by; make a store of it once, with hotset.build, and load that"
         )
     is_text_or_class = isinstance(dataset, (str, bytes, type))
     if is_text_or_class or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
