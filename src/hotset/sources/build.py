@@ -98,7 +98,7 @@ def build(
         raise ConfigError(f"`source` must be 'stat' or 'content', got {source!r}")
     if isinstance(data, DataLoader) and workers is None:
         workers = data.num_workers
-    workers = _checked_workers((os.cpu_count() or 1) if workers is None else workers)
+    workers = _checked_workers(_cores() if workers is None else workers)
     prepared = prepare(
         data,
         transform,
@@ -118,6 +118,13 @@ def build(
             stream=prepared.stream_reader,
             notes={"version": version, "source": source},
         )
+
+
+def _cores() -> int:
+    """Cores that this process may use: torch warns of more workers than that."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _checked_workers(workers: Any) -> int:
