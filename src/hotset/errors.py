@@ -80,3 +80,7 @@ class DownloadError(HotsetError, OSError):
 
 class StaleStoreWarning(UserWarning):
     """A store was made from something else than it is wanted for, and another is made beside it."""
+
+
+class OrientationWarning(UserWarning):
+    """Images say by EXIF that they are to be turned, and a store keeps pixels as they lie."""

@@ -164,7 +164,7 @@ def image_folder(folder: Path, resize: int | None = None) -> Any:
         raise ConfigError(f"`--resize` must be 1 or more pixels, got {resize}")
     try:
         from torchvision.datasets import ImageFolder
-        from torchvision.transforms import Compose, Resize
+        from torchvision.transforms import Resize
     except ImportError as error:
         raise MissingExtraError(
             "`--image-folder` reads images with torchvision: pip install 'hotset[vision]'"
@@ -172,20 +172,8 @@ def image_folder(folder: Path, resize: int | None = None) -> Any:
     if not folder.is_dir():
         raise MissingDataError(f"there is no folder {folder}")
     try:
-        steps = [without_exif] if resize is None else [without_exif, Resize(resize)]
-        return ImageFolder(str(folder), Compose(steps))
+        return ImageFolder(str(folder), None if resize is None else Resize(resize))
     except FileNotFoundError as error:
         raise MissingDataError(
             f"{folder} must hold one folder of images for each class: {error}"
         ) from error
-
-
-def without_exif(image: Any) -> Any:
-    """An image that bears no EXIF, which a store would not keep; torchvision does not turn by it.
-
-    Args:
-        image: PIL.
-    """
-    image = image.copy()
-    image.info.pop("exif", None)
-    return image

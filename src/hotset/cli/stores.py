@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hotset.cli.commands import EXIT_FAILED, EXIT_INTERRUPTED, Commands
-from hotset.errors import ConfigError, FormatError, SampleError, StaleStoreWarning
+from hotset.errors import (
+    ConfigError,
+    FormatError,
+    OrientationWarning,
+    SampleError,
+    StaleStoreWarning,
+)
 from hotset.progress import Bar, Progress
 
 if TYPE_CHECKING:
@@ -177,12 +183,15 @@ def _readable_warnings(bar: Bar) -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             bar.clear()
-            if issubclass(category, StaleStoreWarning) or filename.startswith(PACKAGE):
+            if issubclass(category, (StaleStoreWarning, OrientationWarning)) or filename.startswith(
+                PACKAGE
+            ):
                 print(f"hotset: {message}", file=sys.stderr)
             else:
                 usual(message, category, filename, lineno, file, line)
 
-        warnings.simplefilter("always", StaleStoreWarning)
+        for kind in (StaleStoreWarning, OrientationWarning):
+            warnings.simplefilter("always", kind)
         warnings.showwarning = show
         yield
 

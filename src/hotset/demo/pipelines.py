@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader
 import hotset
 from hotset.datasets.files import download_cifar10
 from hotset.demo.data import ArrayDataset, Arrays, mnist_5k, photograph_patches, real_cifar10
-from hotset.progress import Progress
 from hotset.demo.settings import Settings
 from hotset.errors import ConfigError, DownloadError, MissingDataError, MissingExtraError
+from hotset.progress import Progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,7 +23,6 @@ from hotset.demo.pipelines import (
     load_material,
     require_torchvision,
 )
-from hotset.progress import Progress
 from hotset.demo.report import Origin, Report
 from hotset.demo.settings import Settings
 from hotset.demo.summary import Summary
@@ -33,6 +32,7 @@ from hotset.hardware import hardware, versions
 from hotset.loader.keep import CHECK_EVERY
 from hotset.placement.budget import resolve_device
 from hotset.placement.plan import Plan
+from hotset.progress import Progress
 
 Name = Literal["plain", "hotset"]
 TITLES: dict[Name, str] = {"plain": "plain loader", "hotset": "hotset"}

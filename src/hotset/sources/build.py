@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import Any, Literal
 from torch.utils.data import DataLoader
 
 from hotset import __version__
-from hotset.errors import ConfigError
+from hotset.errors import ConfigError, OrientationWarning
 from hotset.keys.fingerprint import Fingerprint
 from hotset.progress import Told, shown
 from hotset.sources.chunks import (
@@ -108,7 +109,7 @@ def build(
     )
     place = Path(os.path.abspath(path))
     with shown(progress, f"building {place.name}") as told:
-        return stored(
+        store = stored(
             prepared.recipe,
             place,
             partial(find_place, place),
@@ -118,6 +119,16 @@ def build(
             stream=prepared.stream_reader,
             notes={"version": version, "source": source},
         )
+    turned = store.manifest.made.get("turned_by_exif")
+    if turned:
+        warnings.warn(
+            f"{turned:,} images of {place.name} say by EXIF that they are to be turned; the store "
+            "keeps their pixels as they lie, as torchvision reads them. For upright images put "
+            "PIL.ImageOps.exif_transpose into the dataset's transform",
+            OrientationWarning,
+            stacklevel=2,
+        )
+    return store
 
 
 def _cores() -> int:
@@ -195,6 +206,7 @@ def finish(recipe: Recipe, writer: Writer, place: Place, how: dict[str, Any]) ->
         "when": datetime.now().astimezone().isoformat(timespec="seconds"),
         "skipped": writer.failed,
         "substituted": writer.replaced,
+        "turned_by_exif": len(writer.turned),
     }
     writer.finish(place.path, made, sorted(writer.ids))
 

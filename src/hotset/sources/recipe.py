@@ -115,7 +115,7 @@ def recipe_for(
         cut = split.leading
     schemas = list(analysis.stored)
     schemas[source.leaf] = next(iter(analysis.traced.values()))[cut]
-    samples = _samples(analysis, cut, None if table is None else source.leaf)
+    samples = _samples(analysis, cut)
     sizes = [[len(raw_bytes(leaf, describe(leaf))) for leaf in leaves] for leaves in samples]
     stop = split.leading if table is not None else cut
     made_from = fingerprint(
@@ -133,14 +133,14 @@ def recipe_for(
     return Recipe(analysis, cut, table, tuple(schemas), mean, made_from)
 
 
-def _samples(analysis: Analysis, cut: int, tabled: int | None) -> list[list[Any]]:
+def _samples(analysis: Analysis, cut: int) -> list[list[Any]]:
     """The leaves of the first and the last sample looked at, as they are to be kept."""
     source = analysis.source
     reader = source.reader(Chained([step.call for step in analysis.split.steps[:cut]]))
     samples = []
     for index in sorted({min(analysis.traced), max(analysis.traced)}):
         leaves = flatten(read(reader, index, source.name), analysis.spec)[0]
-        _check_leaves(leaves, analysis.spec, index, tabled)
+        _check_leaves(leaves, analysis.spec, index)
         samples.append(leaves)
     return samples
 
@@ -154,13 +154,13 @@ def check_first_leaves(analysis: Analysis) -> None:
     source, index = analysis.source, min(analysis.traced)
     leaves, spec = flatten(read(source.reader(None), index, source.name))
     changed = source.leaf if source.steps else None
-    _check_leaves(leaves, spec, index, changed, skipped=changed)
+    _check_leaves(leaves, spec, index, skipped=changed)
 
 
 def _check_leaves(
-    leaves: Sequence[Any], spec: Spec, index: int, tabled: int | None, skipped: int | None = None
+    leaves: Sequence[Any], spec: Spec, index: int, *, skipped: int | None = None
 ) -> None:
     for number, (leaf, path) in enumerate(zip(leaves, spec.paths(), strict=True)):
         if number != skipped:
             where = f"sample{path} at index {index}"
-            check_leaf(leaf, describe(leaf), where, is_handed_out=number != tabled)
+            check_leaf(leaf, describe(leaf), where)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hotset.sample.column import LeafSchema, describe, raw_bytes
-from hotset.store.leaf import check_leaf
+from hotset.store.leaf import check_leaf, is_turned
 
 CHUNK_BYTES = 4 << 20
 """About what one chunk holds: several at a time must fit into a container's small shared memory."""
@@ -32,6 +32,7 @@ class Chunk:
         replaced: (sample, the one that stands in for it).
         has_drawn: whether reading them drew random numbers.
         trace: where the last of those that failed did, as text.
+        turned: samples with an image whose EXIF says that it is to be turned.
     """
 
     ids: tuple[int, ...]
@@ -42,6 +43,7 @@ class Chunk:
     replaced: tuple[tuple[int, int], ...] = ()
     has_drawn: bool = False
     trace: str = ""
+    turned: tuple[int, ...] = ()
 
     def values(self, field: int) -> np.ndarray:
         """(bytes,) uint8 of one field."""
@@ -68,6 +70,7 @@ class Packer:
     def __init__(self, paths: Sequence[str] = (), tabled: int | None = None) -> None:
         self.schemas: dict[LeafSchema, LeafSchema] = {}
         self._paths, self._tabled = paths, tabled
+        self._turned: list[int] = []
 
     def taken(self, leaves: Sequence[Any], sample: int | None = None) -> Taken:
         """One sample's leaves, copied: a dataset may use its memory again for the next.
@@ -84,7 +87,9 @@ class Packer:
             schema = self._known(describe(leaf))
             path = self._paths[number] if self._paths else f", leaf {number},"
             where = f"sample{path}" + ("" if sample is None else f" at index {sample}")
-            check_leaf(leaf, schema, where, is_handed_out=number != self._tabled)
+            check_leaf(leaf, schema, where)
+            if sample is not None and number != self._tabled and is_turned(leaf):
+                self._turned.append(sample)
             values = raw_bytes(leaf, schema)
             is_shared = schema.kind in ("tensor", "array")
             taken.append((schema, values.copy() if is_shared else values))
@@ -99,6 +104,7 @@ class Packer:
         has_drawn: bool = False,
     ) -> Chunk:
         """A chunk of samples, each as it was taken."""
+        turned, self._turned = tuple(self._turned), []
         fields = list(zip(*samples, strict=True))
         parts = [values for taken in fields for _, values in taken]
         lengths = np.array([len(part) for part in parts], np.int64)
@@ -113,6 +119,7 @@ class Packer:
             tuple(failed),
             tuple(replaced),
             has_drawn,
+            turned=turned,
         )
 
     def _known(self, schema: LeafSchema) -> LeafSchema:

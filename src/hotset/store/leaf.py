@@ -20,14 +20,13 @@ _PIL_ADVICE = {"1": "convert('L')", "P": "convert('RGB') or, for class numbers, 
 _WIDE_GREY = ("I;16B", "I;16L", "I;16N")
 
 
-def check_leaf(leaf: Any, schema: LeafSchema, where: str, *, is_handed_out: bool = True) -> None:
+def check_leaf(leaf: Any, schema: LeafSchema, where: str) -> None:
     """Refuses a leaf that would not come back as it is.
 
     Args:
         leaf: a value.
         schema: its own.
         where: what messages call it.
-        is_handed_out: whether readers are given it as it is, and not what a table makes of it.
 
     Raises:
         SchemaError: if it cannot be stored; says what to do.
@@ -40,7 +39,7 @@ def check_leaf(leaf: Any, schema: LeafSchema, where: str, *, is_handed_out: bool
     elif isinstance(leaf, np.ndarray) and not schema.is_storable:
         problem = _array_problem(leaf)
     elif is_pil_image(leaf):
-        problem = _image_problem(leaf, schema, is_handed_out)
+        problem = _image_problem(leaf, schema)
     if problem is not None:
         raise SchemaError(f"{where} is {problem}")
     class_to_name(schema, where)
@@ -82,22 +81,22 @@ def _array_problem(leaf: np.ndarray) -> str:
     return f"an array of dtype {leaf.dtype.str}, which cannot be stored; {advice}"
 
 
-def _image_problem(leaf: Any, schema: LeafSchema, is_handed_out: bool) -> str | None:
+def _image_problem(leaf: Any, schema: LeafSchema) -> str | None:
     if not schema.is_storable:
         wide = "convert('I')" if leaf.mode in _WIDE_GREY else "convert('RGB')"
         advice = _PIL_ADVICE.get(leaf.mode, wide)
         return f"a PIL image of mode {leaf.mode!r}, which cannot be stored; use {advice}"
     if max(schema.shape) > MOST_EDGE:
         return f"a {schema}, which is more than {MOST_EDGE} pixels wide or high; cut it up"
-    # A table takes the pixels as they are; whoever is given the image would look for the tag.
-    turn = _orientation(leaf) if is_handed_out else None
-    if turn not in UPRIGHT:
-        return (
-            f"a {schema} with the EXIF orientation {turn}, and a store keeps pixels, not EXIF: "
-            "turn it upright with PIL.ImageOps.exif_transpose in the transform; or, if it is to "
-            "stay as it lies, drop the tag: image.info.pop('exif', None)"
-        )
     return None
+
+
+def is_turned(leaf: Any) -> bool:
+    """Whether a leaf is a PIL image whose EXIF says that it is to be turned.
+
+    A store keeps pixels as they lie, and no EXIF; torchvision's own steps do not look at it either.
+    """
+    return is_pil_image(leaf) and _orientation(leaf) not in UPRIGHT
 
 
 def _orientation(image: Any) -> Any:

@@ -70,6 +70,7 @@ class Writer:
     def __init__(self, folder: Path, content: Content) -> None:
         self.folder, self._content = folder, content
         self.ids: list[int] = []
+        self.turned: list[int] = []
         self._failed: dict[int, str] = {}
         self._replaced: dict[int, int] = {}
         self._fields: list[GrowingField] = []
@@ -190,6 +191,7 @@ class Writer:
             for sample in written:
                 self._failed.pop(sample, None)
                 self._replaced.pop(sample, None)
+        self.turned.extend(int(sample) for sample in line.get("turned", ()))
         self._failed |= {int(sample): str(why) for sample, why in line.get("failed", ())}
         self._replaced |= {int(sample): int(other) for sample, other in line.get("replaced", ())}
 
@@ -233,6 +235,7 @@ class Writer:
         }
         line |= {"failed": chunk.failed} if chunk.failed else {}
         line |= {"replaced": chunk.replaced} if chunk.replaced else {}
+        line |= {"turned": chunk.turned} if chunk.turned else {}
         self._journal.add(line)
         self._note(line)
 
