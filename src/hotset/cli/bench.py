@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from importlib import import_module
 
 from hotset.cli.commands import Commands
+
+COMPARISONS = {
+    "cifar": "loaders of CIFAR-10-sized images, side by side",
+    "images": "an image folder, read every epoch or from a store",
+}
 
 
 def add_bench(commands: Commands, arguments: Sequence[str]) -> None:
@@ -13,15 +18,9 @@ def add_bench(commands: Commands, arguments: Sequence[str]) -> None:
     bench = commands.add_parser("bench", help="the published comparisons, as ratios in one run")
     bench.set_defaults(parser=bench)
     benches = bench.add_subparsers(title="comparisons", metavar="COMPARISON")
-    cifar = benches.add_parser("cifar", help="loaders of CIFAR-10-sized images, side by side")
-    if list(arguments[:2]) == ["bench", "cifar"]:
-        from hotset.bench.cifar import add_arguments
-
-        add_arguments(cifar)
-        cifar.set_defaults(handler=_bench_cifar)
-
-
-def _bench_cifar(args: argparse.Namespace) -> int:
-    from hotset.bench.cifar import main as bench
-
-    return int(bench(args))
+    for name, meaning in COMPARISONS.items():
+        parser = benches.add_parser(name, help=meaning)
+        if list(arguments[:2]) == ["bench", name]:
+            comparison = import_module(f"hotset.bench.{name}")
+            comparison.add_arguments(parser)
+            parser.set_defaults(handler=comparison.main)
