@@ -115,7 +115,7 @@ def _opened(
     ops = [op for stage in stages for op in stage.ops]
     if not stages:
         return "values differ in shape"
-    if not ops or not isinstance(ops[0], ResizedCrop):
+    if not ops or not isinstance(ops[0], ResizedCrop) or ops[0].gate is not None:
         return f"images differ in size, and {stages[0].step.name} does not make them one"
     if len({schema.shape[0] for schema in images}) > 1:
         return "images differ in their number of channels"

@@ -64,6 +64,8 @@ _PIL_FILTERS: dict[str, Filter] = {
 }
 _TENSOR_FILTERS: dict[str, Filter] = {"bilinear": "bilinear"}
 """torch's own resizing rounds in other places: within a level of PIL's for these."""
+_PIL_NUMBERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+"""Interpolations by Pillow's numbers, which v2 takes as well."""
 _RESIZED_PLAINLY = ("L", "RGB", "CMYK", "YCbCr")
 
 ALWAYS, NEVER = 2.0, -1.0
@@ -213,7 +215,7 @@ def _random_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
 
 def _random_resized_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
     schema = describe(leaf)
-    name = getattr(call.interpolation, "value", "")
+    name = _interpolation(call)
     is_pil = schema.kind == "image"
     filters = _PIL_FILTERS if is_pil else _TENSOR_FILTERS
     if name not in filters or schema.dtype is not torch.uint8:
@@ -240,6 +242,24 @@ def _random_resized_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
     return BatchForm((crop,), replay, levels=0 if is_pil else 1)
 
 
+<<<<<<< Updated upstream
+=======
+def _interpolation(call: Any) -> str:
+    """The name of a transform's interpolation, which may be given as such, or by its number."""
+    given = getattr(call.interpolation, "value", call.interpolation)
+    if isinstance(given, int) and 0 <= given < len(_PIL_NUMBERS):
+        return _PIL_NUMBERS[given]
+    return str(given)
+
+
+def _pillow_order() -> Order:
+    """Which axis the Pillow that is loaded resizes first."""
+    from PIL import __version__
+
+    return "cheaper first" if int(__version__.partition(".")[0]) >= 13 else "width first"
+
+
+>>>>>>> Stashed changes
 def _pad(call: Any, leaf: Any, number: int) -> BatchForm | None:
     fill = _fill(call, leaf)
     if fill is None:
@@ -357,7 +377,7 @@ def _random_apply(call: Any, leaf: Any, number: int) -> BatchForm | None:
 
         return step
 
-    return BatchForm(tuple(ops), replay)
+    return BatchForm(tuple(ops), replay, levels=sum(form.levels for form in forms))
 
 
 def _with(call: StepCall, **attributes: Any) -> StepCall:

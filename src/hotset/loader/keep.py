@@ -167,7 +167,7 @@ def _fits_device(needed: int, analysis: Analysis, options: Options) -> tuple[boo
 def begins_with_resize(analysis: Analysis) -> bool:
     """Whether the first operation makes images of one size of images of differing sizes."""
     ops = analysis.split.ops
-    return bool(ops) and isinstance(ops[0], ResizedCrop)
+    return bool(ops) and isinstance(ops[0], ResizedCrop) and ops[0].gate is None
 
 
 def fits_stages(analysis: Analysis, resident: Resident) -> bool:
