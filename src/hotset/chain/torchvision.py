@@ -242,8 +242,6 @@ def _random_resized_crop(call: Any, leaf: Any, number: int) -> BatchForm | None:
     return BatchForm((crop,), replay, levels=0 if is_pil else 1)
 
 
-<<<<<<< Updated upstream
-=======
 def _interpolation(call: Any) -> str:
     """The name of a transform's interpolation, which may be given as such, or by its number."""
     given = getattr(call.interpolation, "value", call.interpolation)
@@ -252,14 +250,6 @@ def _interpolation(call: Any) -> str:
     return str(given)
 
 
-def _pillow_order() -> Order:
-    """Which axis the Pillow that is loaded resizes first."""
-    from PIL import __version__
-
-    return "cheaper first" if int(__version__.partition(".")[0]) >= 13 else "width first"
-
-
->>>>>>> Stashed changes
 def _pad(call: Any, leaf: Any, number: int) -> BatchForm | None:
     fill = _fill(call, leaf)
     if fill is None:
