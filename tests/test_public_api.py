@@ -25,7 +25,7 @@ EXPORTED = [
     "errors",
     "random",
 ]
-DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "MNIST"]
+DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
 ERRORS = [
     "ConfigError",
     "DeviceError",

@@ -90,9 +90,10 @@ class Bar:
         text: str,
         progress: Progress | None = None,
         *,
+        unit: str = "samples",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._text, self._clock = text, clock
+        self._text, self._unit, self._clock = text, unit, clock
         self._progress = Progress() if progress is None else progress
         self._first, self._began_s = 0, 0.0
         self.done: int | None = None
@@ -129,7 +130,7 @@ class Bar:
         else:
             words = [f"{done / max(1, self.total):4.0%}  {self._text}: {done:,}/{self.total:,}"]
         if self.rate is not None:
-            words.append(f"{in_few_digits(self.rate)} samples/s")
+            words.append(f"{in_few_digits(self.rate)} {self._unit}/s")
             if self.total is not None:
                 words.append(f"{clock_time((self.total - done) / self.rate)} left")
         return ", ".join(words)
@@ -140,18 +141,21 @@ class Bar:
 
 
 @contextmanager
-def shown(progress: Told | Literal[False] | None, text: str) -> Iterator[Told | None]:
+def shown(
+    progress: Told | Literal[False] | None, text: str, *, unit: str = "samples"
+) -> Iterator[Told | None]:
     """What is to be told of the progress: a user's callable, or a bar where somebody watches.
 
     Args:
         progress: the user's callable; None for a bar on standard error where that is a terminal;
             False for nothing.
         text: what the bar says is done.
+        unit: what is counted.
     """
     if progress is not None:
         yield progress or None
         return
-    bar = Bar(text)
+    bar = Bar(text, unit=unit)
     try:
         yield bar if bar.is_live else None
     finally:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +25,8 @@ class FileState:
 
     Attributes:
         size_bytes: its length.
-        modified_ns: when it was written last, in nanoseconds since 1970.
-        content: digest of what it holds; empty where that was not asked for.
+        modified_ns: when it was written last, in nanoseconds since 1970; 0 where that is not known.
+        content: digest of what it holds, or what tells that; empty where it was not asked for.
     """
 
     size_bytes: int
@@ -43,6 +43,16 @@ class FileLedger:
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, ...], dict[str, None]] = {}
+        self._elsewhere: dict[str, FileState] = {}
+
+    def add(self, files: Mapping[str, tuple[int, str]]) -> None:
+        """Takes in files that are not on this machine.
+
+        Args:
+            files: for each name the size in bytes, and what tells whether it has changed.
+        """
+        for name, (size_bytes, tag) in files.items():
+            self._elsewhere[name] = FileState(size_bytes, 0, tag.encode())
 
     def note(self, value: Any, folders: tuple[str, ...]) -> None:
         """Collects the texts in a plain value.
@@ -78,13 +88,13 @@ class FileLedger:
                     if state is not None:
                         found[path] = state
         if not everything:
-            return found
+            return found | self._elsewhere
         with ThreadPoolExecutor(READERS) as pool:
             contents = pool.map(_content_of, found)
             return {
                 path: FileState(state.size_bytes, state.modified_ns, content)
                 for (path, state), content in zip(found.items(), contents, strict=True)
-            }
+            } | self._elsewhere
 
 
 def digest_of_files(files: dict[str, FileState]) -> bytes:
@@ -101,7 +111,8 @@ def words_for(files: dict[str, FileState]) -> str:
     newest = max(state.modified_ns for state in files.values()) // 10**9
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(newest))
     noun = "file" if len(files) == 1 else "files"
-    return f"{len(files):,} {noun}, {size:,} bytes, newest {when}"
+    # Of files elsewhere no time is known.
+    return f"{len(files):,} {noun}, {size:,} bytes" + (f", newest {when}" if newest else "")
 
 
 def is_folder(name: Any) -> bool:

@@ -19,6 +19,8 @@ from hotset.keys.value import take_apart
 
 STEPS = ("transform", "transforms")
 """Attributes of a dataset that are keyed step by step."""
+WAYS = "storage_options"
+"""What fsspec calls the keys and endpoints with which files are reached: how, and not what."""
 
 
 def source_identity(
@@ -30,6 +32,10 @@ def source_identity(
     and tuples of them; also relative to a folder that the same object names) counts by the size of
     each file and when it was written last. The attributes `transform` and `transforms` of the
     dataset do not count, nor do those of datasets inside `Subset` and `ConcatDataset`.
+
+    An object that reads files elsewhere says so with a method `source_files()`: for each name the
+    size in bytes, and a text that tells whether the file has changed. Its `storage_options` then do
+    not count.
 
     Args:
         dataset: its samples are read by index.
@@ -95,7 +101,11 @@ def _take(ledger: FileLedger, bare: frozenset[int], value: Any) -> Piece:
     piece = take_apart(value)
     links = piece.links
     if id(value) in bare:
-        links = [link for link in links if not _is_step(link)]
+        links = [link for link in links if not _is_attribute(link, STEPS)]
+    if callable(getattr(type(value), "source_files", None)):
+        files = value.source_files()
+        ledger.add(files)
+        links = [x for x in links if x[1] is not files and not _is_attribute(x, (WAYS,))]
     folders = tuple(os.fspath(child) for words, child in links if _is_state(words, child))
     return piece._replace(links=links, folders=(*piece.folders, *folders))
 
@@ -104,9 +114,9 @@ def _is_state(words: Sequence[Any], child: Any) -> bool:
     return str(words[0]).startswith("attribute") and is_folder(child)
 
 
-def _is_step(link: Link) -> bool:
+def _is_attribute(link: Link, names: Sequence[str]) -> bool:
     words = link[0]
-    return str(words[0]).startswith("attribute") and words[1] in STEPS
+    return str(words[0]).startswith("attribute") and words[1] in names
 
 
 def _map_piece(array: Any) -> Piece | None:

@@ -24,7 +24,8 @@ from hotset.progress import Told
 from hotset.sample.collate import as_it_is
 from hotset.sources.build import finish
 from hotset.sources.chunks import ChunkReader, check_room, failure
-from hotset.sources.places import Place, take_lock
+from hotset.sources.locations import Place
+from hotset.sources.places import take_lock
 from hotset.sources.recipe import Recipe
 from hotset.sources.resident import Resident
 from hotset.sources.source import UnkeepableError
@@ -156,6 +157,7 @@ class Filling:
             return
         if self._lock is not None:
             finish(self.recipe, self._writer, self._place, {"filled": "in the first epoch"})
+            self._place.publish()
         self._end()
 
 

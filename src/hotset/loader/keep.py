@@ -26,7 +26,8 @@ from hotset.sample.column import DenseColumn, LeafSchema, RaggedColumn, describe
 from hotset.sources.analyse import Analysis
 from hotset.sources.build import stored
 from hotset.sources.fill import fill_columns
-from hotset.sources.places import Place, find_in, is_whole, path_in
+from hotset.sources.locations import Location, Place, is_whole
+from hotset.sources.places import find_in, location_in
 from hotset.sources.recipe import Recipe, recipe_for
 from hotset.sources.resident import Resident, of_store
 from hotset.sources.source import UnkeepableError
@@ -44,13 +45,13 @@ class Cache:
     """Where samples are to be kept on disk.
 
     Attributes:
-        folder: holds one store per dataset and chain.
+        folder: holds one store per dataset and chain; of this machine, or at a URL.
         dataset: the user's, which tells what a store was made from.
         fill: "eager" before the first epoch, "lazy" in it.
         version: the user's word for what cannot be keyed.
     """
 
-    folder: Path
+    folder: Location
     dataset: Any
     fill: Fill = "eager"
     version: str | None = None
@@ -284,16 +285,18 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
     source = analysis.source
     recipe = recipe_for(cache.dataset, analysis, is_whole=False, version=cache.version)
     find = partial(find_in, cache.folder, source.name)
-    path = path_in(cache.folder, source.name, recipe.fingerprint)
+    location = location_in(cache.folder, source.name, recipe.fingerprint)
+    path = location.work(recipe.fingerprint)
+    is_there = is_whole(path) or location.manifest() is not None
     notes: list[str] = []
-    filling = None if is_whole(path) else filling_at(path)
-    if cache.fill == "lazy" and not is_whole(path):
+    filling = None if is_there else filling_at(path)
+    if cache.fill == "lazy" and not is_there:
         if analysis.split.mode == "batch":
             filling = filling or begin_filling(recipe, path, find)
             if filling is not None and fits_stages(analysis, filling.resident):
                 filling.read(samples_in(len(source)))
                 check_fit(analysis, options, filling.resident)
-                note = f"the first epoch fills {path}"
+                note = f"the first epoch fills {location}"
                 return Kept(filling.resident, "disk", (note,), filling)
             if filling is not None:
                 notes.append("filled before the first epoch: samples differ in shape")
@@ -304,7 +307,7 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
             filling.complete(options.workers, progress)
     store = _stored(recipe, path, find, options)
     is_near, why = _fits_device(store.nbytes, analysis, options)
-    notes = [f"store: {store.path}", *notes, *why]
+    notes = [f"store: {location}", *notes, *why]
     resident = of_store(store, source.leaf)
     _check_stackable(analysis, options, resident)
     return _placed(resident, is_near, notes, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
 from hotset.placement.budget import resolve_device
 from hotset.sources.mapstyle import dataset_source
+from hotset.sources.places import location_of
 from hotset.sources.source import (
     Source,
     array_source,
@@ -66,7 +66,8 @@ def accelerate(
             and compared bit for bit; 0 compares none.
         progress: called with (samples read, total) while the data is read once.
         cache: a folder that keeps the data on disk from one run to the next, as a `hotset.Store`
-            for each dataset and chain, made where there is none; None keeps it in memory.
+            for each dataset and chain, made where there is none; or the URL of such a folder, as
+            "s3://bucket/stores" (see `hotset.open`). None keeps it in memory.
         fill: when a new store is filled: "eager" at once, "lazy" in the first epoch, which then
             starts without delay. An epoch that is left early is used as far as it got.
         version: your word for what the store cannot be told apart by itself (see `hotset.build`).
@@ -118,7 +119,7 @@ def accelerate(
         settings=worker_settings(loader),
         progress=progress,
         may_read_ahead=order.may_read_ahead,
-        cache=None if cache is None else Cache(Path(cache).absolute(), dataset, fill, version),
+        cache=None if cache is None else Cache(location_of(cache), dataset, fill, version),
     )
     made = assemble(dataset_source(dataset), options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime
 from functools import partial
@@ -26,7 +26,8 @@ from hotset.sources.chunks import (
     refuse_given_up,
     write_chunk,
 )
-from hotset.sources.places import Place, find_place, locked
+from hotset.sources.locations import Place
+from hotset.sources.places import find_place, location_of, locked
 from hotset.sources.prepare import prepare
 from hotset.sources.recipe import Recipe
 from hotset.sources.stream import StreamReader, write_stream
@@ -46,6 +47,7 @@ def build(
     version: str | None = None,
     source: Literal["stat", "content"] = "stat",
     progress: Told | Literal[False] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Store:
     """Writes the deterministic part of a dataset to disk, once, and opens it.
 
@@ -59,7 +61,9 @@ def build(
             tuple, list or dictionary of them; or an iterable of samples: they are read in the main
             process, in the order in which they come, and one that is gone on with must give the
             same samples again.
-        path: the directory to make.
+        path: the directory to make; or a URL that fsspec knows, as "s3://bucket/train.hotset": the
+            store is built in the folder of local copies (see `hotset.open`), and copied there when
+            it is whole.
         transform: callable, or list of callables, on the first field of a sample, behind the
             dataset's own; for dictionaries of arrays `{field: transform}`.
         workers: processes that read, where reading is slow; None is the `DataLoader`'s number, or
@@ -74,6 +78,7 @@ def build(
         progress: called with (samples written, total or None where nobody knows), first with what
             was there before; None is a bar on standard error where that is a terminal, False is
             silence.
+        storage_options: for a URL, what fsspec's file system is told: keys, an endpoint.
 
     Returns:
         The store, opened.
@@ -100,6 +105,7 @@ def build(
     if isinstance(data, DataLoader) and workers is None:
         workers = data.num_workers
     workers = _checked_workers(_cores() if workers is None else workers)
+    place = location_of(path, storage_options)
     prepared = prepare(
         data,
         transform,
@@ -107,11 +113,10 @@ def build(
         is_by_content=source == "content",
         is_tolerant=on_error != "raise",
     )
-    place = Path(os.path.abspath(path))
     with shown(progress, f"building {place.name}") as told:
         store = stored(
             prepared.recipe,
-            place,
+            place.work(prepared.recipe.fingerprint),
             partial(find_place, place),
             workers=workers,
             on_error=on_error,
@@ -191,9 +196,9 @@ def stored(
 
 
 def _opened(place: Place, on_error: OnError) -> Store:
-    store = Store(place.path)
+    store = place.opened()
     made = store.manifest.made
-    refuse_given_up(place.path, made.get("skipped"), made.get("substituted"), on_error)
+    refuse_given_up(store.path, made.get("skipped"), made.get("substituted"), on_error)
     return store
 
 

@@ -4,52 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from hotset.errors import FormatError, StaleStoreWarning, StorageError
+from hotset.errors import StorageError
 from hotset.keys.fingerprint import Fingerprint, differences
-from hotset.store.files import read_manifest
-from hotset.store.journal import JOURNAL, read_lines
-from hotset.store.layout import MANIFEST
+from hotset.sources.locations import Folder, Location, Place, unlike
+from hotset.store.urls import check_local, is_remote, local_path
 
 DIGITS = 12
 """Digits of its fingerprint in the name of a store that is built beside another."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a store is or is to be.
-
-    Attributes:
-        path: its directory.
-        is_there: whether it is whole.
-        stale: what was found there that was made from something else, and what differs.
-    """
-
-    path: Path
-    is_there: bool
-    stale: tuple[str, ...] = ()
-
-    @property
-    def partial(self) -> Path:
-        """The directory that it is built in."""
-        return self.path.with_name(f"{self.path.name}.partial")
-
-    def warn(self) -> None:
-        """Warns of what was made from something else, if there is any."""
-        what = "is used" if self.is_there else "is built"
-        for words in self.stale:
-            warnings.warn(
-                f"{words}; it stays as it is, and {self.path.name} beside it {what}",
-                StaleStoreWarning,
-                stacklevel=4,
-            )
 
 
 def take_lock(path: Path, *, is_waiting: bool) -> FileLock | None:
@@ -92,8 +60,26 @@ def locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def find_place(path: Path, wanted: Fingerprint) -> Place:
-    """The store of a fingerprint, or where it is to be built: at `path`, or beside it.
+def location_of(path: Any, storage_options: Mapping[str, Any] | None = None) -> Location:
+    """The location of a path or URL.
+
+    Args:
+        path: of a store, or of a folder of stores.
+        storage_options: what the file system of a URL is told.
+
+    Raises:
+        ConfigError: for options without a URL.
+    """
+    if is_remote(path):
+        from hotset.sources.remote import RemoteLocation
+
+        return RemoteLocation(path, storage_options)
+    check_local(path, storage_options=storage_options)
+    return Folder(Path(os.path.abspath(local_path(path))))
+
+
+def find_place(location: Location, wanted: Fingerprint) -> Place:
+    """The store of a fingerprint, or where it is to be built: at a location, or beside it.
 
     What was made from something else is neither used nor touched; the place knows what differs.
 
@@ -101,37 +87,35 @@ def find_place(path: Path, wanted: Fingerprint) -> Place:
         StorageError: if something that is no store stands in the way.
         FormatError: if the manifest of a store that is there is damaged.
     """
-    beside = path.with_name(f"{path.stem}-{wanted.digest[:DIGITS]}{path.suffix}")
+    stem, dot, suffix = location.name.rpartition(".")
+    stem, suffix = (stem, dot + suffix) if stem else (location.name, "")
+    beside = location.sibling(f"{stem}-{wanted.digest[:DIGITS]}{suffix}")
     stale: list[str] = []
-    free: Path | None = None
-    for place in (path, beside):
-        if is_whole(place):
-            words = _unlike(read_manifest(place).fingerprint, place, wanted)
+    free: Location | None = None
+    for each in (location, beside):
+        manifest = each.manifest()
+        if manifest is not None:
+            words = unlike(manifest.fingerprint, each, wanted)
             if words is None:
-                return Place(place, True, tuple(stale))
-            stale.append(f"{place} was made from other data ({words})")
-        elif os.path.lexists(place):
-            raise StorageError(f"{place} is there already, and is no store; name another path")
+                return each.place(wanted, is_there=True, stale=tuple(stale))
+            stale.append(f"{each} was made from other data ({words})")
+        elif each.is_taken():
+            raise StorageError(f"{each} is there already, and is no store; name another path")
         elif free is None:
-            words = _unfree(Place(place, False).partial, wanted)
-            free = place if words is None else None
+            words = each.unfree(wanted)
+            free = each if words is None else None
             stale += [] if words is None else [words]
     if free is None:
-        raise StorageError(f"{path} cannot be built: {'; '.join(stale)}; remove one of them")
-    return Place(free, False, tuple(stale))
+        raise StorageError(f"{location} cannot be built: {'; '.join(stale)}; remove one of them")
+    return free.place(wanted, is_there=False, stale=tuple(stale))
 
 
-def path_in(folder: Path, name: str, wanted: Fingerprint) -> Path:
+def location_in(folder: Location, name: str, wanted: Fingerprint) -> Location:
     """Where a folder of many stores has the one of a fingerprint."""
-    return folder / f"{name}-{wanted.digest[:DIGITS]}.hotset"
+    return folder.child(f"{name}-{wanted.digest[:DIGITS]}.hotset")
 
 
-def is_whole(path: Path) -> bool:
-    """Whether there is a whole store at a path."""
-    return os.path.isfile(path / MANIFEST)
-
-
-def find_in(folder: Path, name: str, wanted: Fingerprint) -> Place:
+def find_in(folder: Location, name: str, wanted: Fingerprint) -> Place:
     """The store of a fingerprint in a folder of many, or where it is to be built.
 
     Args:
@@ -139,41 +123,16 @@ def find_in(folder: Path, name: str, wanted: Fingerprint) -> Place:
         name: of the dataset.
         wanted: the fingerprint.
     """
-    path = path_in(folder, name, wanted)
-    if is_whole(path):
-        return Place(path, True)
-    others = {
-        other.parent: differences(
-            Fingerprint.from_dict(read_manifest(other.parent).fingerprint), wanted
-        )
-        for other in sorted(folder.glob(f"{name}-*.hotset/{MANIFEST}"))
-    }
+    location = location_in(folder, name, wanted)
+    if location.manifest() is not None:
+        return location.place(wanted, is_there=True)
+    others = [
+        (other, differences(Fingerprint.from_dict(manifest.fingerprint), wanted))
+        for other, manifest in ((other, other.manifest()) for other in folder.stores(name))
+        if manifest is not None
+    ]
     if not others:
-        return Place(path, False)
-    closest = min(others, key=lambda other: len(others[other]))
-    words = "; ".join(others[closest])
-    return Place(path, False, (f"{closest} was made from other data ({words})",))
-
-
-def _unfree(partial: Path, wanted: Fingerprint) -> str | None:
-    """Why a store cannot be begun or gone on with in a directory; None where it can."""
-    if not os.path.lexists(partial):
-        return None
-    if not partial.is_dir() or partial.is_symlink():
-        return f"{partial} is no directory"
-    if not (partial / JOURNAL).is_file():
-        return f"{partial} holds something else than a store" if any(partial.iterdir()) else None
-    lines, _ = read_lines(partial / JOURNAL)
-    words = _unlike(lines[0].get("fingerprint"), partial, wanted) if lines else None
-    return words and f"{partial} holds the beginnings of another store ({words})"
-
-
-def _unlike(values: Any, path: Path, wanted: Fingerprint) -> str | None:
-    """What differs between a fingerprint in a file and the one that is wanted; None if nothing."""
-    try:
-        found = Fingerprint.from_dict(values)
-    except FormatError as error:
-        raise FormatError(f"{path}: {error}") from error
-    if found.digest == wanted.digest:
-        return None
-    return "; ".join(differences(found, wanted))
+        return location.place(wanted, is_there=False)
+    closest, words = min(others, key=lambda other: len(other[1]))
+    stale = f"{closest} was made from other data ({'; '.join(words)})"
+    return location.place(wanted, is_there=False, stale=(stale,))
