@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 import hotset
 from hotset.errors import SampleError, SchemaError
 from hotset.sample.collate import same_bits
-from hotset.sample.column import Column, DenseColumn, ListColumn
+from hotset.sample.column import Column, DenseColumn, RaggedColumn
 from hotset.sample.tree import flatten
 from hotset.sources import sweep
 from hotset.sources.fill import fill_columns
@@ -101,14 +101,14 @@ def test_a_shape_that_differs_is_named(
 
 
 @pytest.mark.parametrize("odd", [1, 5, 19])
-def test_shapes_that_differ_are_kept_in_a_list_where_allowed(odd: int) -> None:
+def test_shapes_that_differ_are_kept_end_to_end_where_allowed(odd: int) -> None:
     """What was dense so far comes back as it was."""
 
     def sample(index: int) -> Tensor:
         return torch.arange(float(index), index + (3 if index == odd else 2))
 
     (column,) = filled(sample, 20, ragged=True)
-    assert isinstance(column, ListColumn)
+    assert isinstance(column, RaggedColumn)
     for index in range(20):
         assert_same(column.item(index), sample(index))
     assert column.nbytes == (19 * 2 + 3) * 4

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,14 @@ def _filled(
     progress: Progress | None,
 ) -> list[Column]:
     builder: _Builder | None = None
-    for index, leaves in enumerate(_samples(reader, length, name, spec, workers)):
-        if builder is None:
-            builder = _Builder(length, leaves, spec.paths(), is_ragged_allowed)
-        builder.add(index, leaves)
-        if progress is not None and (index % SAMPLES_PER_TASK == 0 or index == length - 1):
-            progress(index + 1, length)
+    # Closed in any case: workers would live on until they are collected.
+    with closing(_samples(reader, length, name, spec, workers)) as samples:
+        for index, leaves in enumerate(samples):
+            if builder is None:
+                builder = _Builder(length, leaves, spec.paths(), is_ragged_allowed)
+            builder.add(index, leaves)
+            if progress is not None and (index % SAMPLES_PER_TASK == 0 or index == length - 1):
+                progress(index + 1, length)
     assert builder is not None
     return [_compacted(column) for column in builder.columns]
 
@@ -167,12 +170,14 @@ def _stored(leaf: Any, schema: LeafSchema) -> Any:
 
 def _samples(
     reader: Reader, length: int, name: str, spec: Spec, workers: int
-) -> Iterator[list[Any]]:
+) -> Generator[list[Any], None, None]:
     """The leaves of each sample, in order; by workers where that is quicker."""
     task = _Leaves(reader, name, spec)
-    for items in sweep(task, range(length), per_task=SAMPLES_PER_TASK, workers=workers):
-        for leaves in items:
-            yield [_unpack(leaf) for leaf in leaves]
+    tasks = sweep(task, range(length), per_task=SAMPLES_PER_TASK, workers=workers)
+    with closing(tasks) as results:
+        for items in results:
+            for leaves in items:
+                yield [_unpack(leaf) for leaf in leaves]
 
 
 class _Leaves:
