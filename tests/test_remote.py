@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -17,9 +18,11 @@ from typing import Any
 import fsspec
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import hotset
+from hotset import cli
 from hotset.errors import (
     ConfigError,
     FormatError,
@@ -713,6 +716,45 @@ def test_manifest_that_is_written_fits_the_copy(memory: str, cache: Path) -> Non
     assert (store.path / "manifest.json").read_bytes() == text
     assert loads(text.decode()).samples == SAMPLES
     assert_same(hotset.open(store.path))
+
+
+def test_commands_take_urls(
+    memory: str, cache: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """`build` from a tree and to a store at URLs, `inspect`, and `verify`, which reads it all."""
+    fs: Any = fsspec.filesystem("memory")
+    for number in range(4):
+        content = io.BytesIO()
+        Image.new("RGB", (20, 10), (number, 0, 0)).save(content, "PNG")
+        fs.pipe_file(f"{memory}/tree/{'ab'[number % 2]}/{number}.png", content.getvalue())
+    url = f"{memory}/a.hotset"
+    command = ["build", "--image-folder", f"{memory}/tree", url, "--resize", "5"]
+    assert cli.main([*command, "--workers", "0"]) == 0
+    assert capsys.readouterr().out.startswith(f"{url}: 4 samples, 888 bytes")
+    store = hotset.open(url)
+    assert [(image.size, image.getpixel((0, 0))[0], y) for image, y in store] == [
+        ((10, 5), 0, 0),
+        ((10, 5), 2, 0),
+        ((10, 5), 1, 1),
+        ((10, 5), 3, 1),
+    ]
+    assert cli.main(["inspect", url, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["path"], found["samples"]) == (url, 4)
+    assert cli.main(["verify", url]) == 0
+    assert capsys.readouterr().out.startswith(f"{url} is whole: 4 samples, 888 bytes")
+    (name,) = (file for file in store.manifest.files if "image" in file)
+    whole = fs.cat_file(f"{url}/{name}")
+    fs.pipe_file(f"{url}/{name}", whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert cli.main(["verify", url]) == 1
+    assert capsys.readouterr().err == (
+        f"hotset: {url} is damaged: blocks do not have the checksums that they were written with "
+        f"({name}, block 0: samples 0 to 3)\n"
+    )
+    assert cli.main(["verify", url, "--image-folder", f"{memory}/tree"]) == 2
+    assert "cannot be repaired where it is: remove it, and build it" in capsys.readouterr().err
+    assert cli.main(["inspect", f"{memory}/none"]) == 2
+    assert capsys.readouterr().err == f"hotset: there is no store at {memory}/none\n"
 
 
 def test_import_loads_neither_library() -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from hotset.errors import ConfigError, HotsetError, MissingDataError, MissingExtraError
+from hotset.store.urls import Url
 
 MOST_NAMES = 12
 """Names that a message lists."""
@@ -148,11 +149,11 @@ def _called(call: Any, name: str) -> Any:
     return made
 
 
-def image_folder(folder: Path, resize: int | None = None) -> Any:
+def image_folder(folder: Path | Url, resize: int | None = None) -> Any:
     """A folder of images, a folder for each class, as torchvision reads it: as the pixels lie.
 
     Args:
-        folder: holds one folder per class.
+        folder: holds one folder per class; a path or a URL.
         resize: length of the shorter side, in pixels; None leaves images as they are.
 
     Raises:
@@ -169,10 +170,15 @@ def image_folder(folder: Path, resize: int | None = None) -> Any:
         raise MissingExtraError(
             "`--image-folder` reads images with torchvision: pip install 'hotset[vision]'"
         ) from error
+    transform = None if resize is None else Resize(resize)
+    if isinstance(folder, Url):
+        from hotset import datasets
+
+        return datasets.ImageFolder(folder, transform)
     if not folder.is_dir():
         raise MissingDataError(f"there is no folder {folder}")
     try:
-        return ImageFolder(str(folder), None if resize is None else Resize(resize))
+        return ImageFolder(str(folder), transform)
     except FileNotFoundError as error:
         raise MissingDataError(
             f"{folder} must hold one folder of images for each class: {error}"

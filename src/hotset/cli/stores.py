@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from hotset.errors import (
     StaleStoreWarning,
 )
 from hotset.progress import Bar, Progress
+from hotset.store.urls import is_remote, path_or_url
 
 if TYPE_CHECKING:
     from hotset.store.blocks import Damage
@@ -35,7 +37,7 @@ def add_stores(commands: Commands, arguments: Sequence[str]) -> None:
         help="what a store holds, and what it was made from",
         description="Says what a store holds, how large it is, what it was made from, and how.",
     )
-    inspect.add_argument("store", type=Path, metavar="STORE")
+    inspect.add_argument("store", type=path_or_url, metavar="STORE")
     inspect.add_argument("--json", action="store_true", help="print plain values as JSON")
     inspect.set_defaults(handler=_inspect)
     verify = commands.add_parser(
@@ -48,11 +50,11 @@ def add_stores(commands: Commands, arguments: Sequence[str]) -> None:
             "alone are written."
         ),
     )
-    verify.add_argument("store", type=Path, metavar="STORE")
+    verify.add_argument("store", type=path_or_url, metavar="STORE")
     source = verify.add_mutually_exclusive_group()
     source.add_argument("--repair", metavar="PKG.MOD:NAME", help=f"repair from {DATA}")
     source.add_argument(
-        "--image-folder", type=Path, metavar="DIR", help="repair from a folder of images"
+        "--image-folder", type=path_or_url, metavar="DIR", help="repair from a folder of images"
     )
     _add_resize(verify)
     verify.set_defaults(handler=_verify)
@@ -77,12 +79,18 @@ def _add_build(commands: Commands, arguments: Sequence[str]) -> None:
         build.add_argument(
             "data", metavar="PKG.MOD:NAME", help=f"{DATA}; also from the current directory"
         )
-    build.add_argument("out", type=Path, metavar="OUT", help="the directory to make")
+    build.add_argument(
+        "out",
+        type=path_or_url,
+        metavar="OUT",
+        help="the directory to make, or a URL such as s3://bucket/train.hotset",
+    )
     build.add_argument(
         "--image-folder",
-        type=Path,
+        type=path_or_url,
         metavar="DIR",
-        help="read JPEG, PNG and the like, one folder for each class, as torchvision does",
+        help="read JPEG, PNG and the like, one folder for each class, as torchvision does; also "
+        "from a URL",
     )
     _add_resize(build)
     build.add_argument(
@@ -200,10 +208,12 @@ PACKAGE = str(Path(__file__).parents[1])
 
 
 def _inspect(args: argparse.Namespace) -> int:
+    import hotset
     from hotset.cli.wording import as_inspected
     from hotset.store.facts import facts
 
-    found = facts(args.store)
+    store = args.store
+    found = facts(hotset.open(store).path if is_remote(store) else store) | {"path": str(store)}
     if args.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
     else:
@@ -212,10 +222,12 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from hotset.placement.plan import human_bytes
+    from hotset.cli.wording import whole
     from hotset.sources.repair import repair
     from hotset.store.contents import Contents
 
+    if is_remote(args.store):
+        return _verify_remote(args)
     data = _data_of(args.repair, args)
     progress = Progress()
     try:
@@ -231,12 +243,12 @@ def _verify(args: argparse.Namespace) -> int:
         return EXIT_FAILED
     finally:
         progress.clear()
-    whole = f"{contents.manifest.samples:,} samples, {human_bytes(contents.manifest.nbytes)}"
+    found = whole(contents.manifest)
     if not damaged:
-        print(f"{args.store} is whole: {whole}")
+        print(f"{args.store} is whole: {found}")
         return 0
     state = "is damaged" if data is None else "was damaged, and is whole again"
-    print(f"{args.store} {state}: {_counted(damaged)} of {whole}")
+    print(f"{args.store} {state}: {_counted(damaged)} of {found}")
     print("\n".join(f"  {damage}" for damage in damaged))
     if data is not None:
         return 0
@@ -245,6 +257,26 @@ def _verify(args: argparse.Namespace) -> int:
         "built from"
     )
     return EXIT_FAILED
+
+
+def _verify_remote(args: argparse.Namespace) -> int:
+    """Whether a store at a URL is whole: all of it is read, whatever copy there may be."""
+    import hotset
+    from hotset.cli.wording import whole
+
+    if args.repair is not None or args.image_folder is not None:
+        raise ConfigError(
+            f"{args.store} cannot be repaired where it is: remove it, and build it again"
+        )
+    with tempfile.TemporaryDirectory(prefix="hotset-") as folder:
+        try:
+            store = hotset.open(args.store, local=folder)
+        except FormatError as error:
+            print(f"hotset: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        print(f"{args.store} is whole: {whole(store.manifest)}")
+        del store
+    return 0
 
 
 def _counted(damaged: Sequence[Damage]) -> str:

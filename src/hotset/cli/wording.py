@@ -11,6 +11,7 @@ from hotset.placement.plan import human_bytes
 from hotset.progress import Bar, in_few_digits
 
 if TYPE_CHECKING:
+    from hotset.store.layout import Manifest
     from hotset.store.store import Store
 
 SHOWN = 10
@@ -27,10 +28,10 @@ def as_built(store: Store, bar: Bar) -> str:
         bar: was told of the progress.
     """
     made = store.manifest.made
-    path = (
-        store.path.relative_to(Path.cwd()) if store.path.is_relative_to(Path.cwd()) else store.path
-    )
-    lines = [f"{path}: {len(store):,} samples, {human_bytes(store.nbytes)}"]
+    path = getattr(store, "url", store.path)
+    if path is store.path and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    lines = [f"{path}: {whole(store.manifest)}"]
     rows: Rows = []
     if bar.done is None:
         rows.append(("read", "nothing: the store was there already, made from the same"))
@@ -41,6 +42,11 @@ def as_built(store: Store, bar: Bar) -> str:
         if before:
             rows.append(("", f"{before:,} more were there from before"))
     return "\n".join([*lines, *_aligned([*rows, *_steps(made), *_given_up(made)])])
+
+
+def whole(manifest: Manifest) -> str:
+    """How much there is in a store."""
+    return f"{manifest.samples:,} samples, {human_bytes(manifest.nbytes)}"
 
 
 def _steps(made: dict[str, Any]) -> Rows:

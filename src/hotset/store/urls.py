@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from hotset.errors import ConfigError
 
 LOCAL = ("file", "local")
+
+
+class Url(str):
+    """A URL, which has a name as paths have."""
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return self.rstrip("/").rpartition("/")[2]
+
+
+def path_or_url(text: str) -> Path | Url:
+    """What an argument of a program names; `file://` is a path.
+
+    Example:
+        >>> path_or_url("s3://bucket/a.hotset").name, path_or_url("data/b.hotset").name
+        ('a.hotset', 'b.hotset')
+    """
+    return Url(text) if is_remote(text) else Path(local_path(text))
 
 
 def protocol_of(path: Any) -> str | None:
