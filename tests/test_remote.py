@@ -757,6 +757,25 @@ def test_commands_take_urls(
     assert capsys.readouterr().err == f"hotset: there is no store at {memory}/none\n"
 
 
+def test_answers_of_another_length_are_refused(
+    memory: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too short, as where a line was cut; or all of the file, from servers that know no ranges."""
+    url, fs = f"{memory}/a.hotset", fsspec.filesystem("memory")
+    hotset.build(Squares(), url)
+    size, whole = fs.size(f"{url}/tensor_0.npy"), fs.cat_file
+    monkeypatch.setattr(
+        fs, "cat_file", lambda path, **part: whole(path, **part)[: 1000 if part else None]
+    )
+    with pytest.raises(FormatError, match=rf"tensor_0.npy ends after 1,000 bytes, .* {size:,}: th"):
+        hotset.open(url, local=tmp_path / "local")
+    monkeypatch.setattr(fs, "cat_file", lambda path, **part: whole(path))
+    monkeypatch.setattr(transfer, "PART_BYTES", BLOCK)
+    with pytest.raises(StorageError, match=f"^{url}/tensor_0.npy cannot be read in parts: more "):
+        hotset.open(url, local=tmp_path / "other")
+    assert copies_in(tmp_path / "local") == copies_in(tmp_path / "other") == []
+
+
 def test_import_loads_neither_library() -> None:
     """Both are loaded when a URL is first used."""
     code = (

@@ -141,7 +141,11 @@ def _fetch(
     file, wrong = manifest.files[part.name], list[int]()
     for _ in range(2):
         content = objects.read_range(part.name, part.start, part.stop)
-        if len(content) != part.stop - part.start:
+        if len(content) > part.stop - part.start:
+            raise StorageError(
+                f"{objects.url}/{part.name} cannot be read in parts: more came than was asked for"
+            )
+        if len(content) < part.stop - part.start:
             raise FormatError(
                 f"{objects.url}/{part.name} ends after {part.start + len(content):,} bytes, the "
                 f"manifest says {file.nbytes:,}: the store was cut off or changed"
