@@ -20,7 +20,7 @@ import hotset
 
 pytest.importorskip("torchvision")
 
-from hotset.bench import cifar, rows
+from hotset.bench import cifar, command, rows
 from hotset.bench.copies import MOST_BATCH_BYTES, batch_of, copies_table, measure_copies
 from hotset.bench.counter import CallCounter, LinkBytes
 from hotset.bench.data import augmenting, composed, normalising, run_once, synthetic
@@ -390,7 +390,7 @@ def test_command_prints_and_writes(
     """The options reach the measurement, its result is printed, and the file holds it."""
     asked: list[Settings] = []
 
-    def measure(settings: Settings, say: cifar.Progress) -> Report:
+    def measure(settings: Settings, say: command.Progress) -> Report:
         asked.append(settings)
         say("round 1 of 2", "a")
         say("round 1 of 2", "b")
@@ -415,7 +415,7 @@ def test_progress_uses_one_line_of_a_terminal() -> None:
             return True
 
     stream = Terminal()
-    progress = cifar.Progress(stream)
+    progress = command.Progress(stream)
     progress("round 1 of 2", "a")
     progress.clear()
     assert stream.getvalue() == "\r\x1b[Kround 1 of 2: a\r\x1b[K"
@@ -425,14 +425,14 @@ def test_unusable_file_is_refused_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file that cannot be written is found before anything is measured."""
-    assert cifar.main(_parsed("--json", str(tmp_path / "missing" / "x.json"))) == cifar.FAILED
+    assert cifar.main(_parsed("--json", str(tmp_path / "missing" / "x.json"))) == command.FAILED
     assert "`--json` must name a file in a folder that is there" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_missing_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Without CUDA the command says what is there, and measures nothing."""
-    assert cifar.main(_parsed("--device", "cuda")) == cifar.FAILED
+    assert cifar.main(_parsed("--device", "cuda")) == command.FAILED
     out, err = capsys.readouterr()
     assert out == ""
     assert "device='cuda' was asked for, but there is no CUDA device, only the CPU" in err

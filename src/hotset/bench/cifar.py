@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from hotset.bench.command import run
 from hotset.bench.settings import QUICK_ROUNDS, QUICK_SAMPLES, ROUNDS, SAMPLES, Settings
-from hotset.errors import ConfigError, HotsetError, MissingExtraError
+from hotset.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from hotset.bench.report import Report
     from hotset.bench.timing import Say
-
-FAILED = 2
-"""Exit status where the comparison could not be made."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -54,8 +50,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Measures, prints the tables, writes the file that was asked for; returns the exit status."""
-    progress = Progress(sys.stderr)
-    try:
+
+    def measured(say: Say) -> Report:
         settings = Settings.chosen(
             args.device,
             batch_size=args.batch_size,
@@ -64,19 +60,9 @@ def main(args: Namespace) -> int:
             rounds=args.rounds,
             is_quick=args.quick,
         )
-        check_file(args.json)
-        report = measure(settings, progress)
-    except HotsetError as error:
-        progress.clear()
-        print(f"hotset bench cifar: {error}", file=sys.stderr)
-        return FAILED
-    progress.clear()
-    print(report)
-    if args.json is not None:
-        text = json.dumps(report.as_dict(), indent=2, allow_nan=False, ensure_ascii=False)
-        args.json.write_text(text + "\n", encoding="utf-8")
-        print(f"\nwritten: {args.json}")
-    return 0
+        return measure(settings, say)
+
+    return run("cifar", measured, args.json)
 
 
 def measure(settings: Settings, say: Say) -> Report:
@@ -124,36 +110,3 @@ def measure(settings: Settings, say: Say) -> Report:
     copies = measure_copies(device, settings.sizes, settings.rounds, watch, say)
     imports = measure_imports(settings.import_rounds, say) if settings.import_rounds else None
     return Report(settings, date, machine, versions(), rows, rates, copies, overhead, imports)
-
-
-class Progress:
-    """Says what is being done: one line that changes on a terminal, a line each elsewhere.
-
-    Args:
-        stream: where to.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._is_terminal = stream, stream.isatty()
-        self._last = ""
-
-    def __call__(self, text: str, detail: str = "") -> None:
-        """Shows a text, on a terminal with its detail."""
-        if self._is_terminal:
-            self._stream.write(f"\r\x1b[K{text}{': ' if detail else ''}{detail}")
-        elif text != self._last:
-            self._stream.write(f"{text}\n")
-        self._last = text
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Takes the line away, where there is one that changes."""
-        if self._is_terminal:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-
-
-def check_file(path: Path | None) -> None:
-    """Refuses a file that cannot be written, before minutes are spent."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise ConfigError(f"`--json` must name a file in a folder that is there, got {str(path)!r}")

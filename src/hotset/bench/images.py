@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import ArgumentParser, Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotset.bench.cifar import FAILED, Progress, check_file
-from hotset.errors import HotsetError
+from hotset.bench.command import run
 
 if TYPE_CHECKING:
     from hotset.bench.image_report import ImageReport
@@ -42,29 +39,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Measures, prints the table, writes the file that was asked for; returns the exit status."""
-    from hotset.bench.image_rows import ImageSettings
 
-    progress = Progress(sys.stderr)
-    try:
+    def measured(say: Say) -> ImageReport:
+        from hotset.bench.image_rows import ImageSettings
+
         settings = ImageSettings(
             samples=args.samples or (QUICK_SAMPLES if args.quick else SAMPLES),
             rounds=args.rounds or (QUICK_ROUNDS if args.quick else ROUNDS),
             batch_size=args.batch_size,
             workers=args.workers,
         )
-        check_file(args.json)
-        report = measure(settings, progress, args.scratch)
-    except HotsetError as error:
-        progress.clear()
-        print(f"hotset bench images: {error}", file=sys.stderr)
-        return FAILED
-    progress.clear()
-    print(report)
-    if args.json is not None:
-        text = json.dumps(report.as_dict(), indent=2, allow_nan=False, ensure_ascii=False)
-        args.json.write_text(text + "\n", encoding="utf-8")
-        print(f"\nwritten: {args.json}")
-    return 0
+        return measure(settings, say, args.scratch)
+
+    return run("images", measured, args.json)
 
 
 def measure(settings: ImageSettings, say: Say, parent: Path | None = None) -> ImageReport:
