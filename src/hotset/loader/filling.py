@@ -17,7 +17,7 @@ import torch
 from filelock import FileLock
 from torch.utils.data import DataLoader, Dataset
 
-from hotset.errors import FaithfulnessError
+from hotset.errors import ConfigError, FaithfulnessError
 from hotset.keys.fingerprint import Fingerprint
 from hotset.loader.batch import Make, Pipeline, Request
 from hotset.progress import Told
@@ -100,7 +100,7 @@ class Filling:
             HotsetError: as `take` does.
         """
         for index in self.missing(np.array(ids)).tolist():
-            chunk = self.reader([index])
+            chunk = _read(self.reader, [index])
             if chunk.has_drawn:
                 raise UnkeepableError("a random generator moved while its samples were read")
             self.take(chunk)
@@ -159,6 +159,13 @@ class Filling:
             finish(self.recipe, self._writer, self._place, {"filled": "in the first epoch"})
             self._place.publish()
         self._end()
+
+
+def _read(reader: ChunkReader, ids: Sequence[int]) -> Chunk:
+    try:
+        return reader(ids)
+    except ConfigError as error:  # whose words are about building a store
+        raise UnkeepableError(str(error.__cause__ or error)) from error
 
 
 def _given_up(writer: Writer, lock: FileLock | None, own: Path | None, process: int) -> None:
@@ -293,7 +300,7 @@ class _Missing(Dataset[Any]):
 
     def __getitem__(self, ids: list[int]) -> Chunk | str:
         try:
-            return self._reader(ids)
+            return _read(self._reader, ids)
         except UnkeepableError as error:
             return str(error)
 

@@ -321,4 +321,4 @@ def _stored(
         with shown(told, f"building {path.name}") as progress:
             return stored(recipe, path, find, workers=options.workers, progress=progress)
     except ConfigError as error:  # it draws random numbers now and then
-        raise UnkeepableError(str(error)) from error
+        raise UnkeepableError(str(error.__cause__ or error)) from error

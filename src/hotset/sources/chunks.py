@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hotset.chain.probe import generator_states, preserved_generators
-from hotset.errors import ConfigError, SampleError, StorageError
+from hotset.errors import ConfigError, FormatError, SampleError, StorageError
 from hotset.sample.tree import Spec
 from hotset.sources.source import Reader, Source, UnkeepableError
 from hotset.sources.sweep import leaves_of
@@ -88,6 +88,9 @@ class ChunkReader:
         except SampleError as error:
             self._trace = "".join(traceback.format_exception(error.__cause__))
             return str(error)
+        except FormatError as error:
+            self._trace = "".join(traceback.format_exception(error))
+            return f"{self._name} failed at index {index}: {error}"
         except UnkeepableError as error:
             raise ConfigError(
                 f"{self._name} cannot be stored: {error}; give hotset.build a dataset without it, "

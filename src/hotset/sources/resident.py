@@ -45,9 +45,12 @@ class Resident:
         return sum(column.nbytes for column in self.columns)
 
     def __reduce__(self) -> Any:
+        if self.store is None:
+            return Resident, (self.columns, self.spec, self.leaf, self.rows)
         # Of a store only the path travels to another process, which maps the files itself.
-        columns = () if self.store is not None else self.columns
-        return _restored, (columns, self.spec, self.leaf, self.rows, self.store)
+        own, rows = self.store.rows, self.rows
+        is_whole = rows is own or (own is not None and rows is not None and torch.equal(rows, own))
+        return _restored, (self.store, self.leaf, is_whole, None if is_whole else rows)
 
     def touch(self, rows: np.ndarray) -> None:
         """Must be told of rows before they are read; a store then looks at their checksums.
@@ -93,7 +96,6 @@ def of_store(store: Store, leaf: int | None = None) -> Resident:
     )
 
 
-def _restored(
-    columns: tuple[Column, ...], spec: Spec, leaf: int, rows: Tensor | None, store: Store | None
-) -> Resident:
-    return Resident(columns if store is None else store.columns, spec, leaf, rows, store)
+def _restored(store: Store, leaf: int, is_whole: bool, rows: Tensor | None) -> Resident:
+    resident = of_store(store, leaf)
+    return resident if is_whole else replace(resident, rows=rows)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from hotset.chain.step import StepCall, checked_chain, flatten_chain
-from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
+from hotset.errors import ConfigError, FormatError, SampleError, SchemaError, UnsupportedError
 from hotset.sample.column import column_of, is_pil_image
 from hotset.sample.tree import Spec, flatten, strip, unflatten
 from hotset.sources.resident import Resident, of_store
@@ -89,10 +89,11 @@ def read(reader: Reader, index: int, name: str) -> Any:
 
     Raises:
         SampleError: if the dataset raises; names the index, the dataset's own error is its cause.
+        FormatError: if it is a store, and damaged; names file, block and samples.
     """
     try:
         return loaded(reader(index))
-    except UnkeepableError:
+    except (UnkeepableError, FormatError):
         raise
     except Exception as error:
         raise SampleError(
