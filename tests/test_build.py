@@ -19,6 +19,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Subset
 
 import hotset
+from hotset.building import places
 from hotset.errors import (
     ConfigError,
     FormatError,
@@ -28,7 +29,7 @@ from hotset.errors import (
     StaleStoreWarning,
     StorageError,
 )
-from hotset.sources import places, sweep
+from hotset.sources import sweep
 from hotset.store import chunk
 from hotset.store.journal import JOURNAL, read_lines
 from hotset.store.store import Store

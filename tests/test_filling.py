@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from torchvision import transforms as v1
 
 import hotset
+from hotset.building.places import take_lock
 from hotset.errors import FaithfulnessError, SampleError, SchemaError, StorageError
 from hotset.loader.fingerprint import samples_in
-from hotset.sources.places import take_lock
 from tests import streams
 from tests.cached import (
     CROPPED,
@@ -503,7 +503,7 @@ def test_too_little_room_is_said_beforehand(
 ) -> None:
     """And the place is free for the next try."""
     with monkeypatch.context() as patch:
-        patch.setattr("hotset.sources.chunks.free_bytes_at", lambda path: 100)
+        patch.setattr("hotset.building.chunks.free_bytes_at", lambda path: 100)
         with pytest.raises(StorageError, match=r"no room for .*are needed, 100 bytes are free"):
             lazy(loader_of("resized"), tmp_path)
     assert len(list(lazy(loader_of("resized"), tmp_path))) == 11

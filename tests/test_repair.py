@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 import hotset
+from hotset.building.build import finish
+from hotset.building.chunks import ChunkReader
+from hotset.building.places import Place
+from hotset.building.prepare import prepare
+from hotset.building.repair import repair
 from hotset.errors import ConfigError, FaithfulnessError, FormatError, MissingDataError, SampleError
-from hotset.sources.build import finish
-from hotset.sources.chunks import ChunkReader
-from hotset.sources.places import Place
-from hotset.sources.prepare import prepare
-from hotset.sources.repair import repair
 from hotset.store.blocks import Damage
 from hotset.store.contents import Contents
 from hotset.store.facts import facts

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import hotset
+from hotset.building import chunks
 from hotset.errors import StorageError
-from hotset.sources import chunks
 from hotset.store import chunk
 from hotset.store.arrayfile import ArrayFile, free_bytes_at
 from hotset.store.journal import JOURNAL, read_lines
@@ -162,9 +162,9 @@ for words in ("about 1,6", "bytes were to be written, "):
         assert free < 1_200_000, error
     else:
         raise AssertionError("there was room")
-    from hotset.sources import chunks
+    from hotset.building import chunks
     chunks.check_room = lambda writer, needed: None
-    import hotset.sources.build as module
+    import hotset.building.build as module
     module.check_room = chunks.check_room
 rest.unlink()
 assert_goes_on(folder)

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import hotset
+from hotset.building.stream import Stream
 from hotset.errors import ConfigError, KeyingError, SampleError, SchemaError, UnsupportedError
-from hotset.sources.stream import Stream
 
 
 class Counted(IterableDataset[Any]):

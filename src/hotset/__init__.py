@@ -15,13 +15,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from hotset import datasets as datasets
     from hotset import errors as errors
+    from hotset.building.build import build as build
     from hotset.chain.marks import deterministic as deterministic
     from hotset.chain.marks import random as random
     from hotset.loader.cached import CachedDataset as CachedDataset
     from hotset.loader.loader import Loader as Loader
     from hotset.loader.loader import accelerate as accelerate
     from hotset.placement.plan import Plan as Plan
-    from hotset.sources.build import build as build
     from hotset.store.access import open as open
     from hotset.store.store import Store as Store
     from hotset.transforms import AlternatingFlip as AlternatingFlip
@@ -35,7 +35,7 @@ _HOMES = {
     "Plan": "hotset.placement.plan",
     "Store": "hotset.store.store",
     "accelerate": "hotset.loader.loader",
-    "build": "hotset.sources.build",
+    "build": "hotset.building.build",
     "deterministic": "hotset.chain.marks",
     "open": "hotset.store.access",
     "random": "hotset.chain.marks",

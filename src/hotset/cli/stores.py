@@ -222,8 +222,8 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
+    from hotset.building.repair import repair
     from hotset.cli.wording import whole
-    from hotset.sources.repair import repair
     from hotset.store.contents import Contents
 
     if is_remote(args.store):

@@ -17,16 +17,16 @@ import torch
 from filelock import FileLock
 from torch.utils.data import DataLoader, Dataset
 
+from hotset.building.build import finish
+from hotset.building.chunks import ChunkReader, check_room, failure
+from hotset.building.locations import Place
+from hotset.building.places import take_lock
+from hotset.building.recipe import Recipe
 from hotset.errors import ConfigError, FaithfulnessError
 from hotset.keys.fingerprint import Fingerprint
 from hotset.loader.batch import Make, Pipeline, Request
 from hotset.progress import Told
 from hotset.sample.collate import as_it_is
-from hotset.sources.build import finish
-from hotset.sources.chunks import ChunkReader, check_room, failure
-from hotset.sources.locations import Place
-from hotset.sources.places import take_lock
-from hotset.sources.recipe import Recipe
 from hotset.sources.resident import Resident
 from hotset.sources.source import UnkeepableError
 from hotset.sources.sweep import sweep

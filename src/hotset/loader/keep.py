@@ -12,6 +12,10 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
+from hotset.building.build import stored
+from hotset.building.locations import Location, Place, is_whole
+from hotset.building.places import find_in, location_in
+from hotset.building.recipe import Recipe, recipe_for
 from hotset.chain.step import Chained
 from hotset.errors import ConfigError, SchemaError
 from hotset.keys.fingerprint import Fingerprint
@@ -24,11 +28,7 @@ from hotset.progress import Told, shown
 from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import DenseColumn, LeafSchema, RaggedColumn, describe
 from hotset.sources.analyse import Analysis
-from hotset.sources.build import stored
 from hotset.sources.fill import fill_columns
-from hotset.sources.locations import Location, Place, is_whole
-from hotset.sources.places import find_in, location_in
-from hotset.sources.recipe import Recipe, recipe_for
 from hotset.sources.resident import Resident, of_store
 from hotset.sources.source import UnkeepableError
 from hotset.sources.sweep import Progress

@@ -13,6 +13,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from hotset.building.places import location_of
 from hotset.errors import ConfigError, UnsupportedError
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
@@ -23,7 +24,6 @@ from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
 from hotset.placement.budget import resolve_device
 from hotset.sources.mapstyle import dataset_source
-from hotset.sources.places import location_of
 from hotset.sources.source import (
     Source,
     array_source,

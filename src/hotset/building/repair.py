@@ -14,14 +14,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from hotset.building.chunks import ChunkReader, failure
+from hotset.building.places import locked
+from hotset.building.prepare import Prepared, prepare
+from hotset.building.recipe import Recipe
 from hotset.errors import ConfigError, FaithfulnessError
 from hotset.keys.fingerprint import Fingerprint, differences
 from hotset.progress import Progress, Told, shown
 from hotset.sample.column import LeafSchema
-from hotset.sources.chunks import ChunkReader, failure
-from hotset.sources.places import locked
-from hotset.sources.prepare import Prepared, prepare
-from hotset.sources.recipe import Recipe
 from hotset.store.blocks import HEADER, Damage
 from hotset.store.chunk import Chunk
 from hotset.store.contents import INDEX, Contents

@@ -11,9 +11,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from hotset.building.locations import Folder, Location, Place, unlike
 from hotset.errors import StorageError
 from hotset.keys.fingerprint import Fingerprint, differences
-from hotset.sources.locations import Folder, Location, Place, unlike
 from hotset.store.urls import check_local, is_remote, local_path
 
 DIGITS = 12
@@ -71,7 +71,7 @@ def location_of(path: Any, storage_options: Mapping[str, Any] | None = None) -> 
         ConfigError: for options without a URL.
     """
     if is_remote(path):
-        from hotset.sources.remote import RemoteLocation
+        from hotset.building.remote import RemoteLocation
 
         return RemoteLocation(path, storage_options)
     check_local(path, storage_options=storage_options)

@@ -15,10 +15,7 @@ from typing import Any, Literal
 from torch.utils.data import DataLoader
 
 from hotset import __version__
-from hotset.errors import ConfigError, OrientationWarning
-from hotset.keys.fingerprint import Fingerprint
-from hotset.progress import Told, shown
-from hotset.sources.chunks import (
+from hotset.building.chunks import (
     ON_ERROR,
     ChunkReader,
     OnError,
@@ -26,11 +23,14 @@ from hotset.sources.chunks import (
     refuse_given_up,
     write_chunk,
 )
-from hotset.sources.locations import Place
-from hotset.sources.places import find_place, location_of, locked
-from hotset.sources.prepare import prepare
-from hotset.sources.recipe import Recipe
-from hotset.sources.stream import StreamReader, write_stream
+from hotset.building.locations import Place
+from hotset.building.places import find_place, location_of, locked
+from hotset.building.prepare import prepare
+from hotset.building.recipe import Recipe
+from hotset.building.stream import StreamReader, write_stream
+from hotset.errors import ConfigError, OrientationWarning
+from hotset.keys.fingerprint import Fingerprint
+from hotset.progress import Told, shown
 from hotset.sources.sweep import sweep
 from hotset.store.chunk import samples_per_chunk
 from hotset.store.store import Store

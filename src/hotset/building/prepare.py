@@ -8,14 +8,15 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from hotset.building.chunks import SUBSTITUTES
+from hotset.building.recipe import Recipe, check_first_leaves, recipe_for
+from hotset.building.stream import Stream, StreamReader, head_of, is_stream
 from hotset.chain.probe import preserved_generators
 from hotset.chain.step import Chained, checked_chain
 from hotset.errors import ConfigError, UnsupportedError
 from hotset.sample.tree import flatten
 from hotset.sources.analyse import PROBES, analyse
-from hotset.sources.chunks import SUBSTITUTES
 from hotset.sources.mapstyle import dataset_source
-from hotset.sources.recipe import Recipe, check_first_leaves, recipe_for
 from hotset.sources.source import (
     Source,
     array_source,
@@ -25,7 +26,6 @@ from hotset.sources.source import (
     loaded,
     spread,
 )
-from hotset.sources.stream import Stream, StreamReader, head_of, is_stream
 
 
 @dataclass(frozen=True, eq=False)

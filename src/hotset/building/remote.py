@@ -10,9 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from hotset.building.locations import Location, Place, is_whole, unlike
 from hotset.keys.fingerprint import Fingerprint
 from hotset.progress import shown
-from hotset.sources.locations import Location, Place, is_whole, unlike
 from hotset.store.copies import Copies
 from hotset.store.layout import Manifest
 from hotset.store.objects import Objects

@@ -10,13 +10,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset
 
-from hotset.chain.probe import copied, generator_states, preserved_generators
-from hotset.chain.step import StepCall
-from hotset.errors import ConfigError, SampleError
-from hotset.progress import Told
-from hotset.sample.tree import flatten, unflatten
-from hotset.sources.analyse import PROBES
-from hotset.sources.chunks import (
+from hotset.building.chunks import (
     SUBSTITUTES,
     ChunkReader,
     OnError,
@@ -25,7 +19,13 @@ from hotset.sources.chunks import (
     refuse_given_up,
     write_chunk,
 )
-from hotset.sources.recipe import Recipe
+from hotset.building.recipe import Recipe
+from hotset.chain.probe import copied, generator_states, preserved_generators
+from hotset.chain.step import StepCall
+from hotset.errors import ConfigError, SampleError
+from hotset.progress import Told
+from hotset.sample.tree import flatten, unflatten
+from hotset.sources.analyse import PROBES
 from hotset.sources.sweep import TASK_SECONDS
 from hotset.store.chunk import samples_per_chunk
 from hotset.store.writer import Writer
