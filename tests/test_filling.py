@@ -673,3 +673,20 @@ def test_a_digest_is_of_every_bit() -> None:
     assert digest_of(batch) == digest_of(other)
     other[0][1, 2] = -0.0
     assert digest_of(batch) != digest_of(other)
+
+
+def test_a_store_that_another_process_finished_meanwhile_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there when it was looked for, and is when its lock is taken: nothing is begun."""
+    wanted = in_memory("resized", 1)
+    list(lazy(loader_of("resized"), tmp_path))
+    (store,) = stores_in(tmp_path)
+    monkeypatch.setattr("hotset.loader.keep.is_whole", lambda path: False)
+    fast = lazy(loader_of("resized"), tmp_path)
+    assert store_of(fast).path == store
+    assert partials_in(tmp_path) == []
+    assert_same(epoch_of(fast, 1), wanted)
+    lock = take_lock(store, is_waiting=False)
+    assert lock is not None
+    lock.release()
