@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,7 +118,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "pieces" / "script.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "pieces" / "wrong.py").write_text("1 / 0\n")
     before = set(sys.modules)
+    # A shell starts what runs in the background with Ctrl-C ignored.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield tmp_path
+    signal.signal(signal.SIGINT, handler)
     for name in set(sys.modules) - before:
         if name.partition(".")[0] in ("mydata", "pieces"):
             del sys.modules[name]

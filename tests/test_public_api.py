@@ -18,11 +18,14 @@ EXPORTED = [
     "Cutout",
     "Loader",
     "Plan",
+    "Store",
     "__version__",
     "accelerate",
+    "build",
     "datasets",
     "deterministic",
     "errors",
+    "open",
     "random",
 ]
 DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
@@ -33,18 +36,25 @@ ERRORS = [
     "FaithfulnessError",
     "FormatError",
     "HotsetError",
+    "KeyingError",
     "MissingDataError",
     "MissingExtraError",
+    "OrientationWarning",
     "SampleError",
     "SchemaError",
+    "StaleStoreWarning",
     "StateError",
+    "StorageError",
     "UnsupportedError",
 ]
 WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors"}
 """A plan comes from a loader; the others are not called."""
 
 SIGNATURES = {
-    "accelerate": "loader, device, dtype, channels_last, budget, check_every, progress",
+    "accelerate": "loader, device, dtype, channels_last, budget, check_every, progress, "
+    "cache, fill, version",
+    "build": "data, path, transform, workers, on_error, version, source, progress, storage_options",
+    "open": "path, verify, local, budget, storage_options",
     "Loader": "source, batch_size, shuffle, transform, device, dtype, seed, drop_last, shard, "
     "num_workers, channels_last, budget, check_every, progress",
     "CachedDataset": "data, pre_transform, transform, device, dtype, num_workers, progress",
@@ -82,10 +92,11 @@ def test_names_of_the_parts_are_pinned() -> None:
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_parameters_are_pinned(name: str) -> None:
-    """Names and order; those behind the second are for keywords only."""
+    """Names and order; those behind the second are for keywords only, but for build's transform."""
     parameters = list(inspect.signature(getattr(hotset, name)).parameters.values())
     assert ", ".join(p.name for p in parameters) == SIGNATURES[name]
-    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[2:])
+    positional = 3 if name == "build" else 2
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters[positional:])
 
 
 def test_members_of_a_loader_are_pinned() -> None:

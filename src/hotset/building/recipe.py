@@ -14,7 +14,6 @@ from hotset.sample.column import LeafSchema, describe, raw_bytes
 from hotset.sample.tree import Spec, flatten
 from hotset.sources.analyse import Analysis
 from hotset.sources.source import Reader, Source, read
-from hotset.store.layout import FORMAT, VERSION
 from hotset.store.leaf import check_leaf
 from hotset.store.writer import Content
 
@@ -127,7 +126,6 @@ def recipe_for(
         samples=[
             raw_bytes(leaf, describe(leaf)).tobytes() for leaves in samples for leaf in leaves
         ],
-        extra={"format": f"{FORMAT} {VERSION}"},
     )
     mean = tuple(-(-sum(column) // len(column)) for column in zip(*sizes, strict=True))
     return Recipe(analysis, cut, table, tuple(schemas), mean, made_from)

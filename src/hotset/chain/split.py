@@ -17,7 +17,7 @@ from hotset.chain.step import BatchForm, HasBatchForm, Step, StepCall
 from hotset.chain.table import build_table, is_bytes_image
 from hotset.ops.op import Op, Params
 from hotset.ops.pointwise import Table
-from hotset.ops.resample import ResizedCrop
+from hotset.ops.resample import makes_one_size
 from hotset.sample.column import describe
 
 Action = Literal["once", "table", "batch", "worker"]
@@ -115,7 +115,7 @@ def _opened(
     ops = [op for stage in stages for op in stage.ops]
     if not stages:
         return "values differ in shape"
-    if not ops or not isinstance(ops[0], ResizedCrop) or ops[0].gate is not None:
+    if not makes_one_size(ops):
         return f"images differ in size, and {stages[0].step.name} does not make them one"
     if len({schema.shape[0] for schema in images}) > 1:
         return "images differ in their number of channels"

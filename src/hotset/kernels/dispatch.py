@@ -21,7 +21,7 @@ from hotset.kernels.program import NotFusable, Program, lower
 from hotset.kernels.ragged import RaggedNumbaEngine, RaggedReference, RaggedTritonEngine
 from hotset.kernels.threads import Threads
 from hotset.ops.op import Op, Shape, apply_gated, draw_gated
-from hotset.ops.resample import ResizedCrop
+from hotset.ops.resample import ResizedCrop, makes_one_size
 from hotset.rng import Draws
 
 
@@ -118,17 +118,13 @@ def choose_ragged_engine(
         ConfigError: the chain does not begin with a `ResizedCrop`, or only some samples pass it.
     """
     crop, rest = (ops[0] if ops else None), ops[1:]
-    if not isinstance(crop, ResizedCrop):
+    if not makes_one_size(ops):
         raise ConfigError(
-            "images of differing sizes must first be cropped and resized to one size by a "
-            f"`ResizedCrop`, got {type(crop).__name__ if ops else 'no step'}; or store them at one "
-            "size"
+            "images of differing sizes must first be cropped and resized to one size, all of them, "
+            f"by a `ResizedCrop`, got {type(crop).__name__ if ops else 'no step'}; or store them "
+            "at one size"
         )
-    if crop.gate is not None:
-        raise ConfigError(
-            "a `ResizedCrop` that is applied to some samples only leaves the others at their own "
-            "sizes, which do not stack; apply it to all"
-        )
+    assert isinstance(crop, ResizedCrop)
 
     def reference(reason: str) -> RaggedReference:
         return RaggedReference(crop, rest, out_dtype, is_channels_last, reason)

@@ -24,9 +24,10 @@ from hotset.loader.check import CheckedPipeline, SpotCheck
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
 from hotset.loader.fingerprint import fingerprint_of
-from hotset.loader.keep import Kept, Options, begins_with_resize, check_fit, fits_stages, keep
+from hotset.loader.keep import Kept, Options, check_fit, fits_stages, keep
 from hotset.loader.order import Order
 from hotset.loader.worker import CachedReader, WorkerPipeline
+from hotset.ops.resample import makes_one_size
 from hotset.placement.plan import Plan
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import DenseColumn, ListColumn
@@ -107,7 +108,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     dtype = options.dtype if is_castable(analysis.final[resident.leaf]) else None
     engine = _engine(analysis, options, kept, dtype)
     most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
-    images = {"images_of": ragged_images} if begins_with_resize(analysis) else {}
+    images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
     batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking, **images)
     pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
     if options.collate is not None:
@@ -156,7 +157,7 @@ def _engine(
         "is_channels_last": options.is_channels_last,
         "threads": options.threads,
     }
-    if begins_with_resize(analysis):
+    if makes_one_size(analysis.split.ops):
         return choose_ragged_engine(ops, channels, **how)
     if not isinstance(column, DenseColumn):
         return None

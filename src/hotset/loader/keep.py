@@ -21,7 +21,7 @@ from hotset.errors import ConfigError, SchemaError
 from hotset.keys.fingerprint import Fingerprint
 from hotset.loader.filling import Filling, begin_filling, filling_at
 from hotset.loader.fingerprint import samples_in
-from hotset.ops.resample import ResizedCrop
+from hotset.ops.resample import makes_one_size
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Tier, human_bytes
 from hotset.progress import Told, shown
@@ -165,19 +165,13 @@ def _fits_device(needed: int, analysis: Analysis, options: Options) -> tuple[boo
     return False, [f"{exceeding} on {options.device}"]
 
 
-def begins_with_resize(analysis: Analysis) -> bool:
-    """Whether the first operation makes images of one size of images of differing sizes."""
-    ops = analysis.split.ops
-    return bool(ops) and isinstance(ops[0], ResizedCrop) and ops[0].gate is None
-
-
 def fits_stages(analysis: Analysis, resident: Resident) -> bool:
     """Whether the operations can take all samples at once; they may differ in shape after all."""
     column = resident.columns[resident.leaf]
     if not analysis.split.stages or isinstance(column, DenseColumn):
         return True
     is_images = isinstance(column, RaggedColumn) and column.images() is not None
-    return begins_with_resize(analysis) and is_images
+    return makes_one_size(analysis.split.ops) and is_images
 
 
 def check_fit(analysis: Analysis, options: Options, resident: Resident) -> None:
@@ -244,7 +238,7 @@ def _unlike(analysis: Analysis, resident: Resident, number: int) -> tuple[Found,
     if isinstance(column, RaggedColumn):
         if not column.schema.is_storable:
             return None
-        is_resized = number == resident.leaf and begins_with_resize(analysis)
+        is_resized = number == resident.leaf and makes_one_size(analysis.split.ops)
         axes = 1 if is_resized else len(column.schema.shape)
         shapes = column.index[:, 1 : 1 + axes]
         others = np.flatnonzero((shapes != shapes[:1]).any(axis=1))

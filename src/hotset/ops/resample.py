@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hotset.ops.erase import TRIES, aspect_table
-from hotset.ops.op import Gate, Params, Shape
+from hotset.ops.op import Gate, Op, Params, Shape
 from hotset.rng import Draws, below, unit
 
 Filter = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -287,3 +287,8 @@ class ResizedCrop:
             for image, (top, left, height, width) in zip(images, boxes, strict=True)
         ]
         return torch.stack([resize(crop, self.size, self.filter, self.order) for crop in crops])
+
+
+def makes_one_size(ops: Sequence[Op]) -> bool:
+    """Whether operations take images of differing sizes: the first gives all of them one size."""
+    return bool(ops) and isinstance(ops[0], ResizedCrop) and ops[0].gate is None

@@ -50,7 +50,8 @@ def fill_columns(
         length: number of samples.
         name: what messages call the dataset.
         spec: structure that every sample must have.
-        is_ragged_allowed: whether leaves may differ in shape; they then become a `ListColumn`.
+        is_ragged_allowed: whether leaves may differ in shape; they then lie end to end, or in a
+            list where they differ in kind.
         workers: processes that may read, where reading is slow.
         progress: told how far it is.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +12,6 @@ from torch import Tensor
 from hotset.sample.column import Column
 from hotset.sample.tree import Spec
 from hotset.store.store import Store
-
-Touch = Callable[[np.ndarray], None]
-"""Told the rows (B,) int64 that are about to be read; raises where they must not be."""
 
 
 @dataclass(eq=False)

@@ -47,19 +47,17 @@ def sweep(
         seconds = (time.perf_counter() - began) / max(1, start)
         per_task = max(1, min(per_task, int(TASK_SECONDS / max(seconds, 1e-9))))
         if workers > 0 and seconds * (len(ids) - start) > WORKERS_PAY_SECONDS:
-            yield from in_workers(task, [ids[start:]], per_task=per_task, workers=workers)
+            yield from _in_workers(task, ids[start:], per_task, workers)
             return
     for position in range(start, len(ids), per_task):
         yield task(ids[position : position + per_task])
 
 
-def in_workers(
-    task: Task, runs: Sequence[Sequence[int]], *, per_task: int, workers: int
+def _in_workers(
+    task: Task, ids: Sequence[int], per_task: int, workers: int
 ) -> Generator[Any, None, None]:
-    """What a task gives for runs of ids, in order, each part of a run in a worker process."""
-    parts = [run[p : p + per_task] for run in runs for p in range(0, len(run), per_task)]
     loader: DataLoader[Any] = DataLoader(
-        _Parts(task, parts),
+        _Parts(task, ids, per_task),
         batch_size=None,
         num_workers=workers,
         collate_fn=as_it_is,
@@ -76,14 +74,15 @@ def in_workers(
 
 
 class _Parts(Dataset[Any]):
-    def __init__(self, task: Task, parts: Sequence[Sequence[int]]) -> None:
-        self._task, self._parts = task, parts
+    def __init__(self, task: Task, ids: Sequence[int], per_task: int) -> None:
+        self._task, self._ids, self._per_task = task, ids, per_task
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return -(-len(self._ids) // self._per_task)
 
     def __getitem__(self, part: int) -> Any:
-        return self._task(self._parts[part])
+        first = part * self._per_task
+        return self._task(self._ids[first : first + self._per_task])
 
 
 def leaves_of(reader: Reader, index: int, name: str, spec: Spec) -> list[Any]:
