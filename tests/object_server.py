@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -53,6 +54,7 @@ class ObjectServer:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, __file__],
+            stdin=subprocess.PIPE,  # closed with the tests, in whatever way they end
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -86,19 +88,21 @@ class ObjectServer:
         """Ends the process."""
         self._process.kill()
         self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 def main() -> None:
-    """Serves until the process is ended; prints the server's URL first."""
+    """Serves until standard input is closed; prints the server's URL first."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
     app = Watched(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, app, threaded=True)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":
