@@ -19,7 +19,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Subset
 
 import hotset
-from hotset.building import places
+from hotset.building import finding
 from hotset.errors import (
     ConfigError,
     FormatError,
@@ -516,7 +516,7 @@ def test_the_lock_of_a_process_that_was_killed_is_free(
         process.kill()
         process.join()
 
-    monkeypatch.setattr(places.warnings, "warn", kill)
+    monkeypatch.setattr(finding.warnings, "warn", kill)
     with counted(tmp_path) as reads:
         store = hotset.build(Made(stuck_sample, SAMPLES), path, version="1", workers=0)
     for worker in workers:
@@ -534,7 +534,7 @@ def test_who_need_not_wait_does_not(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         hotset.build(Made(stuck_sample, SAMPLES), path, version="1", workers=0)
     beside = tmp_path / ".a.hotset.lock"
-    lock = places.take_lock(path, is_waiting=False)
+    lock = finding.take_lock(path, is_waiting=False)
     assert lock is not None
     assert beside.exists()
     store = hotset.build(Made(stuck_sample, SAMPLES), path, version="1", workers=0)

@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from torchvision import transforms as v1
 
 import hotset
-from hotset.building.places import take_lock
+from hotset.building.finding import take_lock
 from hotset.errors import FaithfulnessError, SampleError, SchemaError, StorageError
-from hotset.loader.fingerprint import samples_in
+from hotset.loader.digest import samples_in
 from tests import streams
 from tests.cached import (
     CROPPED,

@@ -779,7 +779,7 @@ def test_answers_of_another_length_are_refused(
 def test_import_loads_neither_library() -> None:
     """Both are loaded when a URL is first used."""
     code = (
-        "import sys, torch; sys.modules.pop('fsspec', None); import hotset, hotset.store.access\n"
+        "import sys, torch; sys.modules.pop('fsspec', None); import hotset, hotset.store.opening\n"
     )
     code += "hotset.open, hotset.build; print('s3fs' in sys.modules, 'fsspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

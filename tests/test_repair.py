@@ -16,12 +16,12 @@ from torch.utils.data import Dataset, IterableDataset
 import hotset
 from hotset.building.build import finish
 from hotset.building.chunks import ChunkReader
-from hotset.building.places import Place
+from hotset.building.finding import Place
 from hotset.building.prepare import prepare
 from hotset.building.repair import repair
 from hotset.errors import ConfigError, FaithfulnessError, FormatError, MissingDataError, SampleError
 from hotset.store.blocks import Damage
-from hotset.store.contents import Contents
+from hotset.store.damage import Contents
 from hotset.store.facts import facts
 from hotset.store.writer import Writer
 

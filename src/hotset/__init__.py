@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hotset.loader.loader import Loader as Loader
     from hotset.loader.loader import accelerate as accelerate
     from hotset.placement.plan import Plan as Plan
-    from hotset.store.access import open as open
+    from hotset.store.opening import open as open
     from hotset.store.store import Store as Store
     from hotset.transforms import AlternatingFlip as AlternatingFlip
     from hotset.transforms import Cutout as Cutout
@@ -37,7 +37,7 @@ _HOMES = {
     "accelerate": "hotset.loader.loader",
     "build": "hotset.building.build",
     "deterministic": "hotset.chain.marks",
-    "open": "hotset.store.access",
+    "open": "hotset.store.opening",
     "random": "hotset.chain.marks",
 }
 """Where each exported name lives: imported when first used, so that `import hotset` is quick."""

@@ -23,8 +23,8 @@ from hotset.building.chunks import (
     refuse_given_up,
     write_chunk,
 )
+from hotset.building.finding import find_place, location_of, locked
 from hotset.building.locations import Place
-from hotset.building.places import find_place, location_of, locked
 from hotset.building.prepare import prepare
 from hotset.building.recipe import Recipe
 from hotset.building.stream import StreamReader, write_stream

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from hotset.building.chunks import ChunkReader, failure
-from hotset.building.places import locked
+from hotset.building.finding import locked
 from hotset.building.prepare import Prepared, prepare
 from hotset.building.recipe import Recipe
 from hotset.errors import ConfigError, FaithfulnessError
@@ -24,7 +24,7 @@ from hotset.progress import Progress, Told, shown
 from hotset.sample.column import LeafSchema
 from hotset.store.blocks import HEADER, Damage
 from hotset.store.chunk import Chunk
-from hotset.store.contents import INDEX, Contents
+from hotset.store.damage import INDEX, Contents
 from hotset.store.draft import Draft
 from hotset.store.field import Field
 from hotset.store.layout import ROWS, TABLE, Manifest

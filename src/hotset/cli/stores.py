@@ -224,7 +224,7 @@ def _inspect(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     from hotset.building.repair import repair
     from hotset.cli.wording import whole
-    from hotset.store.contents import Contents
+    from hotset.store.damage import Contents
 
     if is_remote(args.store):
         return _verify_remote(args)

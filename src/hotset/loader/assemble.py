@@ -21,9 +21,9 @@ from hotset.loader.batch import (
 )
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
+from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
-from hotset.loader.fingerprint import fingerprint_of
 from hotset.loader.keep import Kept, Options, check_fit, fits_stages, keep
 from hotset.loader.order import Order
 from hotset.loader.worker import CachedReader, WorkerPipeline
@@ -189,7 +189,7 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=kept.notes,
+        notes=(*kept.notes, *_unheeded(options)),
     )
     checked = _checked(analysis, options, pipeline, resident, options.dtype)
     return Assembled(analysis, plan, checked, resident, reader)
@@ -214,9 +214,14 @@ def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
         samples=len(source),
         bytes_held=0,
         kernel=_workers(options),
-        notes=("left as it is: nothing of it could be kept",),
+        notes=("left as it is: nothing of it could be kept", *_unheeded(options)),
     )
     return Assembled(analysis, plan, pipeline, None, reader)
+
+
+def _unheeded(options: Options) -> tuple[str, ...]:
+    """What was asked for and is not done where samples are made one by one."""
+    return ("channels_last is for steps that run on whole batches",) * options.is_channels_last
 
 
 def _workers(options: Options) -> str:

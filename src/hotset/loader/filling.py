@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from hotset.building.build import finish
 from hotset.building.chunks import ChunkReader, check_room, failure
+from hotset.building.finding import take_lock
 from hotset.building.locations import Place
-from hotset.building.places import take_lock
 from hotset.building.recipe import Recipe
 from hotset.errors import ConfigError, FaithfulnessError
 from hotset.keys.fingerprint import Fingerprint

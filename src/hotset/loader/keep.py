@@ -13,14 +13,14 @@ import torch
 from torch.utils.data import default_collate
 
 from hotset.building.build import stored
+from hotset.building.finding import find_in, location_in
 from hotset.building.locations import Location, Place, is_whole
-from hotset.building.places import find_in, location_in
 from hotset.building.recipe import Recipe, recipe_for
 from hotset.chain.step import Chained
 from hotset.errors import ConfigError, SchemaError
 from hotset.keys.fingerprint import Fingerprint
+from hotset.loader.digest import samples_in
 from hotset.loader.filling import Filling, begin_filling, filling_at
-from hotset.loader.fingerprint import samples_in
 from hotset.ops.resample import makes_one_size
 from hotset.placement.budget import budget_bytes, free_bytes
 from hotset.placement.plan import Tier, human_bytes

@@ -13,7 +13,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from hotset.building.places import location_of
+from hotset.building.finding import location_of
 from hotset.errors import ConfigError, UnsupportedError
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype

@@ -8,7 +8,7 @@ import zlib
 
 from hotset.store.arrayfile import storage_errors
 from hotset.store.blocks import HEADER
-from hotset.store.contents import Contents, is_ordinary
+from hotset.store.damage import Contents, is_ordinary
 
 
 class Draft:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hotset.store.contents import Contents
+from hotset.store.damage import Contents
 from hotset.store.field import Field
 from hotset.store.layout import VERSION
 

@@ -22,9 +22,9 @@ from hotset.store.blocks import Damage, samples_in_words
 from hotset.store.field import Field
 from hotset.store.files import MappedFiles, read_manifest
 from hotset.store.layout import ROWS, TABLE, VALUES
-from hotset.store.lookup import Lookup
 from hotset.store.mapped import column_over, empty_column, index_problem, tensor_over
 from hotset.store.npy import array_dtype
+from hotset.store.table import Lookup
 
 Verify = Literal["touch", "open", "never"]
 VERIFY = ("touch", "open", "never")
