@@ -282,6 +282,7 @@ def test_float16_of_the_worker_path() -> None:
 
 def test_a_memory_format_that_cannot_be_given_is_told() -> None:
     """In the plan, kept or not."""
-    fast = accelerated(CHAINS["jitter"], 0, channels_last=True)
+    loader = DataLoader(Pictures(12, CHAINS["jitter"]), 4)
+    fast = hotset.accelerate(loader, device="cpu", channels_last=True)
     assert "channels_last is for steps that run on whole batches" in fast.plan.notes
     assert next(iter(fast))[0].is_contiguous()
