@@ -32,7 +32,7 @@ from hotset.errors import ConfigError, OrientationWarning
 from hotset.keys.fingerprint import Fingerprint
 from hotset.progress import Told, shown
 from hotset.sources.sweep import sweep
-from hotset.store.chunk import samples_per_chunk
+from hotset.store.chunk import CHUNK_BYTES, samples_per_chunk
 from hotset.store.store import Store
 from hotset.store.writer import Writer
 
@@ -234,7 +234,8 @@ def _write(
     if told is not None:
         told(count, total)
     per_task = samples_per_chunk(per_sample)
-    with closing(sweep(task, missing, per_task=per_task, workers=workers)) as chunks:
+    reading = sweep(task, missing, per_task=per_task, workers=workers, slot_bytes=2 * CHUNK_BYTES)
+    with closing(reading) as chunks:
         for chunk in chunks:
             write_chunk(writer, chunk, source, on_error)
             count += len(chunk.ids) + len(chunk.failed)

