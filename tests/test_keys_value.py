@@ -429,3 +429,40 @@ def test_what_cannot_be_keyed_is_refused(what: str) -> None:
     assert 'which cannot be keyed; pass version="…"' in str(e.value)
     assert isinstance(e.value, HotsetError)
     assert isinstance(e.value, TypeError)
+
+
+def _ufunc_of(code: str, name: str = "h") -> Any:
+    space: dict[str, Any] = {"np": np}
+    exec(f"def {name}(x, y=0):\n    return {code}\n", space)
+    return np.frompyfunc(space[name], 1, 1)
+
+
+def test_ufuncs_of_the_users_count_by_their_function() -> None:
+    """Two of one name differ where their code does; the other way round they agree."""
+    first, again, other = _ufunc_of("x + 1"), _ufunc_of("x + 1"), _ufunc_of("x + 2")
+    assert key_of(first) == key_of(again)
+    assert key_of(first) != key_of(other)
+    assert key_of(_ufunc_of("x + 1", "absolute")) != key_of(np.absolute)
+    wider = np.frompyfunc(lambda x, y=0: x + y, 2, 1)
+    narrow = np.frompyfunc(lambda x, y=0: x + y, 1, 1)
+    assert key_of(wider) != key_of(narrow)
+
+
+def test_ufuncs_of_libraries_count_by_name() -> None:
+    """NumPy's own, those of its parts, and those of another library that has it in a module."""
+    names = [np.add, np.abs, np.multiply, np.linalg._umath_linalg.det, np.strings.isalpha]
+    assert len({key_of(ufunc) for ufunc in names}) == len(names)
+    assert key_of(np.abs) == key_of(np.absolute)
+
+
+def test_ufunc_that_is_nowhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One made by C code, which no library has under its name."""
+    monkeypatch.delattr(np, "hypot")
+    monkeypatch.delattr(np._core.umath, "hypot")
+    kept = np._core._multiarray_umath.hypot
+    monkeypatch.delattr(np._core._multiarray_umath, "hypot")
+    for module in list(sys.modules.values()):
+        if vars(module).get("hypot") is kept:
+            monkeypatch.delattr(module, "hypot")
+    with pytest.raises(KeyingError, match=r"a ufunc that no library has under its name \(hypot\)"):
+        key_of(kept)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import random
+import sys
 import types
 import typing
 import weakref
@@ -30,9 +32,12 @@ from hotset.keys.content import (
     is_image,
     tensor_piece,
 )
-from hotset.keys.origin import library_of_module
-from hotset.keys.piece import Link, Piece, label
+from hotset.keys.origin import is_found, library_of_module
+from hotset.keys.piece import Link, Piece, UnkeyableError, label
 from hotset.keys.state import state_piece
+
+UFUNC_HOMES = ("numpy", "numpy._core.umath", "scipy.special")
+"""Modules whose ufuncs are known by their names."""
 
 
 def take_apart(value: Any) -> Piece:
@@ -131,6 +136,31 @@ def _builtin(value: Any) -> Piece:
     return Piece(head, [(("the object of {}", value.__name__), owner)])
 
 
+def _ufunc(value: Any) -> Piece:
+    """A ufunc by the name under which a library has it; the user's own by its Python function.
+
+    Raises:
+        UnkeyableError: if it is neither.
+    """
+    name = value.__name__
+    for home in UFUNC_HOMES:
+        if is_found(home, name, value):
+            return Piece(label("ufunc", name, library_of_module(home)))
+    # `numpy.frompyfunc` shows its function to the garbage collector alone.
+    functions = [each for each in gc.get_referents(value) if callable(each)]
+    if functions:
+        links: list[Link] = [(("the function of the ufunc {}", name), each) for each in functions]
+        links.append((("the identity of the ufunc {}", name), value.identity))
+        return Piece(label("ufunc of", value.nin, value.nout), links)
+    libraries = {
+        library_of_module(home) for home in list(sys.modules) if is_found(home, name, value)
+    }
+    found = sorted(library for library in libraries if library is not None)
+    if not found:
+        raise UnkeyableError(f"a ufunc that no library has under its name ({name})")
+    return Piece(label("ufunc", name, found[0]))
+
+
 def _enum(value: Any) -> Piece:
     links = [(("class {}", type(value).__name__), type(value)), (("its value",), value.value)]
     return Piece(label("enum", value.name), links)
@@ -206,6 +236,7 @@ _EXACT: dict[type, Maker] = {
     slice: _slice,
     np.ndarray: array_piece,
     np.memmap: array_piece,
+    np.ufunc: _ufunc,
     typing.TypeVar: _typing,
 }
 
