@@ -332,13 +332,16 @@ def test_a_damaged_manifest_stops_building(content: bytes, words: str, tmp_path:
 
 
 def test_what_stands_in_the_way_stays(tmp_path: Path) -> None:
-    """A file, another directory, an empty one, a broken link: named, and not touched."""
+    """A file, another directory, a link: named, and not touched."""
     path = tmp_path / "a.hotset"
+    for name in ("empty", "full"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full" / "x").write_text("x")
     for make in (
         lambda: path.write_text("x"),
-        path.mkdir,
-        lambda: [path.mkdir(), (path / "x").write_text("x")],
+        lambda: shutil.copytree(tmp_path / "full", path),
         lambda: path.symlink_to(tmp_path / "nowhere"),
+        lambda: path.symlink_to(tmp_path / "empty"),
     ):
         make()
         before = contents(tmp_path)
@@ -347,7 +350,31 @@ def test_what_stands_in_the_way_stays(tmp_path: Path) -> None:
         ):
             build(tmp_path)
         assert contents(tmp_path) == before
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("is_meanwhile", [False, True])
+def test_an_empty_directory_becomes_the_store(is_meanwhile: bool, tmp_path: Path) -> None:
+    """Whether it was there before, or is made while the store is built."""
+    path = tmp_path / "a.hotset"
+    if not is_meanwhile:
+        path.mkdir()
+    store = build(tmp_path, progress=lambda done, total: path.mkdir(exist_ok=True))
+    assert store.path == path
+    assert_holds(store, [broken_sample(index) for index in range(SAMPLES)])
+    assert [entry.name for entry in tmp_path.glob("[!.]*")] == ["a.hotset"]
+
+
+def test_the_working_directory_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty or not: whoever is in it would be left behind in one without a name."""
+    path = tmp_path / "a.hotset"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    with pytest.raises(StorageError, match=r"a\.hotset is there already, and is no store; name"):
+        hotset.build(Made(broken_sample, SAMPLES), ".", version="1")
+    assert list(path.iterdir()) == []
 
 
 def test_what_stands_in_the_way_of_building_stays(tmp_path: Path) -> None:

@@ -300,6 +300,10 @@ def test_what_was_there_before_is_told_apart(capsys: pytest.CaptureFixture[str])
         ("mydat:make", "there is no module 'mydat', .*; did you mean mydata"),
         ("pieces.neddy:x", "there is no module 'pieces.neddy', .*; did you mean pieces.needy"),
         ("mydata.py:make", "there is no module 'mydata.py', .*; name the module, not the file: my"),
+        ("a/mydata.py:make", "no module 'a/mydata.py'; name the module, not the file: a.mydata$"),
+        ("./mydata.py:make", "no module './mydata.py'; name the module, not the file: mydata$"),
+        ("../../t7.py:DS", r"no module '../../t7.py'; go to ../.., and name the module, .*: t7$"),
+        ("/data/t7.py:DS", "go to /data, and name the module, not the file: t7$"),
         ("pieces.needy:x", "pieces.needy cannot be imported: it needs no_such_package, which is"),
         (
             "pieces.script:x",

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+import hotset
+from hotset.errors import ConfigError
 from hotset.progress import Bar, Progress, shown
 
 
@@ -75,12 +80,46 @@ def test_users_callable_is_told_instead_of_a_bar(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
-def test_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", [None, True])
+def test_bar_is_shown_on_a_terminal(asked: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """And gone at the end."""
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", stream)
-    with shown(None, "a") as told:
+    with shown(asked, "a") as told:
         assert told is not None
         told(0, 4)
     assert stream.getvalue() == "\r  0%  a: 0/4\x1b[K\r\x1b[K"
+
+
+def test_what_cannot_be_told_of_progress_is_refused() -> None:
+    """With what is expected."""
+    match = r"^`progress` must be a callable .*, None or True for a bar, or False .*, got 3$"
+    with pytest.raises(ConfigError, match=match), shown(3, "a"):  # type: ignore[arg-type]
+        pass
+
+
+class Halves(torch.utils.data.Dataset[Any]):
+    """Numbers that do not lie in memory."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.tensor(index / 2)
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_true_and_false_are_for_every_reading(
+    progress: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bar where somebody watches, and silence: of stores, and of what is kept in memory."""
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", stream)
+    hotset.build(Halves(), tmp_path / "a.hotset", progress=progress, workers=0)
+    assert ("building a.hotset: " in stream.getvalue()) == progress
+    hotset.Loader(Halves(), 2, device="cpu", progress=progress)
+    assert ("reading Halves: " in stream.getvalue()) == progress
+    with pytest.raises(ConfigError, match="`progress` must be a callable"):
+        hotset.Loader(Halves(), 2, device="cpu", progress=3)  # type: ignore[arg-type]

@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TextIO
+from typing import TextIO
+
+from hotset.errors import ConfigError
 
 UPDATE_EVERY_S = 0.1
 
@@ -142,19 +144,27 @@ class Bar:
 
 @contextmanager
 def shown(
-    progress: Told | Literal[False] | None, text: str, *, unit: str = "samples"
+    progress: Told | bool | None, text: str, *, unit: str = "samples"
 ) -> Iterator[Told | None]:
     """What is to be told of the progress: a user's callable, or a bar where somebody watches.
 
     Args:
-        progress: the user's callable; None for a bar on standard error where that is a terminal;
-            False for nothing.
+        progress: the user's callable; None or True for a bar on standard error where that is a
+            terminal; False for nothing.
         text: what the bar says is done.
         unit: what is counted.
+
+    Raises:
+        ConfigError: for anything else.
     """
-    if progress is not None:
+    if callable(progress) or progress is False:
         yield progress or None
         return
+    if progress is not None and progress is not True:
+        raise ConfigError(
+            "`progress` must be a callable that takes (samples so far, total), None or True for a "
+            f"bar, or False for silence, got {progress!r}"
+        )
     bar = Bar(text, unit=unit)
     try:
         yield bar if bar.is_live else None

@@ -46,7 +46,7 @@ def build(
     on_error: OnError = "raise",
     version: str | None = None,
     source: Literal["stat", "content"] = "stat",
-    progress: Told | Literal[False] | None = None,
+    progress: Told | bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Store:
     """Writes the deterministic part of a dataset to disk, once, and opens it.
@@ -61,9 +61,9 @@ def build(
             tuple, list or dictionary of them; or an iterable of samples: they are read in the main
             process, in the order in which they come, and one that is gone on with must give the
             same samples again.
-        path: the directory to make; or a URL that fsspec knows, as "s3://bucket/train.hotset": the
-            store is built in the folder of local copies (see `hotset.open`), and copied there when
-            it is whole.
+        path: the directory to make, "~" the user's home; or a URL that fsspec knows, as
+            "s3://bucket/train.hotset": the store is built in the folder of local copies (see
+            `hotset.open`), and copied there when it is whole.
         transform: callable, or list of callables, on the first field of a sample, behind the
             dataset's own; for dictionaries of arrays `{field: transform}`.
         workers: processes that read, where reading is slow; None is the `DataLoader`'s number, or
@@ -76,8 +76,8 @@ def build(
         source: how files that the dataset names are told apart: "stat" by path, size and time,
             "content" by all of their bytes.
         progress: called with (samples written, total or None where nobody knows), first with what
-            was there before; None is a bar on standard error where that is a terminal, False is
-            silence.
+            was there before; None or True is a bar on standard error where that is a terminal,
+            False is silence.
         storage_options: for a URL, what fsspec's file system is told: keys, an endpoint.
 
     Returns:
@@ -105,6 +105,12 @@ def build(
     if isinstance(data, DataLoader) and workers is None:
         workers = data.num_workers
     workers = _checked_workers(_cores() if workers is None else workers)
+    kinds = (str, bytes, os.PathLike)
+    if isinstance(data, kinds) and not isinstance(path, kinds):
+        raise ConfigError(
+            "hotset.build takes the data first and the path second, as in hotset.build(dataset, "
+            f"{os.fsdecode(data)!r}); got the path first, and one of type {type(path).__name__}"
+        )
     place = location_of(path, storage_options)
     prepared = prepare(
         data,

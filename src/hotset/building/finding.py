@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from hotset.building.locations import Folder, Location, Place, unlike
 from hotset.errors import StorageError
 from hotset.keys.fingerprint import Fingerprint, differences
-from hotset.store.urls import check_local, is_remote, local_path
+from hotset.store.urls import check_local, given_path, is_remote, local_path
 
 DIGITS = 12
 """Digits of its fingerprint in the name of a store that is built beside another."""
@@ -60,16 +60,20 @@ def locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def location_of(path: Any, storage_options: Mapping[str, Any] | None = None) -> Location:
+def location_of(
+    path: Any, storage_options: Mapping[str, Any] | None = None, *, argument: str = "path"
+) -> Location:
     """The location of a path or URL.
 
     Args:
         path: of a store, or of a folder of stores.
         storage_options: what the file system of a URL is told.
+        argument: what messages call the path.
 
     Raises:
-        ConfigError: for options without a URL.
+        ConfigError: for what is no path, or options without a URL.
     """
+    path = given_path(path, argument)
     if is_remote(path):
         from hotset.building.remote import RemoteLocation
 
@@ -87,6 +91,8 @@ def find_place(location: Location, wanted: Fingerprint) -> Place:
         StorageError: if something that is no store stands in the way.
         FormatError: if the manifest of a store that is there is damaged.
     """
+    if not location.name:
+        raise StorageError(f"{location} cannot be a store; name a directory to make within it")
     stem, dot, suffix = location.name.rpartition(".")
     stem, suffix = (stem, dot + suffix) if stem else (location.name, "")
     beside = location.sibling(f"{stem}-{wanted.digest[:DIGITS]}{suffix}")

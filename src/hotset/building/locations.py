@@ -115,7 +115,7 @@ class Folder:
         return read_manifest(self.path) if is_whole(self.path) else None
 
     def is_taken(self) -> bool:
-        return os.path.lexists(self.path)
+        return os.path.lexists(self.path) and not _is_replaceable(self.path)
 
     def unfree(self, wanted: Fingerprint) -> str | None:
         partial = Place(self.path, False).partial
@@ -149,6 +149,17 @@ class Folder:
 def is_whole(path: Path) -> bool:
     """Whether there is a whole store at a path."""
     return os.path.isfile(path / MANIFEST)
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether a directory is empty, and another may be renamed to it."""
+    if path.is_symlink() or not path.is_dir() or os.path.ismount(path):
+        return False
+    try:
+        # A process would be left behind in a working directory that has no name any more.
+        return not os.listdir(path) and not os.path.samefile(path, os.curdir)
+    except OSError:
+        return False
 
 
 def unlike(values: Any, where: object, wanted: Fingerprint) -> str | None:

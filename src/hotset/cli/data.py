@@ -50,6 +50,8 @@ def _module(name: str) -> ModuleType:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
+    if os.sep in name or name.startswith("."):  # Python would take some of them as relative
+        raise ConfigError(f"there is no module {name!r}{_not_the_file(name)}")
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -58,9 +60,8 @@ def _module(name: str) -> ModuleType:
             raise ConfigError(
                 f"{name} cannot be imported: it needs {missing}, which is not installed"
             ) from error
-        if name.endswith(".py") or "/" in name:
-            path = name.removesuffix(".py").strip("./").replace("/", ".")
-            hint = f"; name the module, not the file: {path}"
+        if name.endswith(".py"):
+            hint = _not_the_file(name)
         else:
             hint = _similar(missing, _modules_beside(missing))
         raise ConfigError(
@@ -73,6 +74,15 @@ def _module(name: str) -> ModuleType:
         if isinstance(error, SystemExit):
             words = 'it ends the program; put what it runs under `if __name__ == "__main__":`'
         raise ConfigError(f"{name} cannot be imported: {words}") from error
+
+
+def _not_the_file(name: str) -> str:
+    """What a message says of a module that is named as its file is."""
+    path = os.path.normpath(name.removesuffix(".py"))
+    folder, file = os.path.split(path)
+    if path.startswith((os.sep, os.pardir)):  # not within the current directory
+        return f"; go to {folder}, and name the module, not the file: {file}"
+    return f"; name the module, not the file: {path.replace(os.sep, '.')}"
 
 
 def _modules_beside(name: str) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from hotset.errors import MissingDataError, MissingExtraError
+from hotset.errors import MissingDataError, MissingExtraError, StorageError
 from hotset.store.objects import Objects
-from hotset.store.urls import check_local, is_remote, local_path
+from hotset.store.urls import check_local, given_path, is_remote, local_path
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Source: torchvision.datasets.folder.IMG_EXTENSIONS."""
@@ -36,7 +36,8 @@ class ImageFolder(Dataset[Any]):
     by its ETag, or when it was written.
 
     Args:
-        root: of the tree; or its URL, as "s3://bucket/train", of any protocol that fsspec knows.
+        root: of the tree, "~" the user's home; or its URL, as "s3://bucket/train", of any protocol
+            that fsspec knows.
         transform: callable on the image.
         target_transform: callable on the number of the class.
         storage_options: for a URL, what fsspec's file system is told: keys, an endpoint.
@@ -63,6 +64,7 @@ class ImageFolder(Dataset[Any]):
         target_transform: Callable[[int], Any] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        root = given_path(root, "root")
         if not is_remote(root):
             check_local(root, storage_options=storage_options)
             root = local_path(root)
@@ -156,6 +158,12 @@ def _local_files(root: str) -> tuple[set[str], dict[str, list[str]]]:
             folders = {entry.name for entry in entries if entry.is_dir()}
     except FileNotFoundError as error:
         raise MissingDataError(f"there is no folder at {root}") from error
+    except NotADirectoryError as error:
+        raise MissingDataError(
+            f"{root} is no folder; give the one that holds a folder of images for each class"
+        ) from error
+    except OSError as error:
+        raise StorageError(f"{root} cannot be read: {error.strerror or error}") from error
     files = {
         name: [
             os.path.join(folder, file)

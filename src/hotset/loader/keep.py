@@ -19,6 +19,7 @@ from hotset.building.recipe import Recipe, recipe_for
 from hotset.chain.step import Chained
 from hotset.errors import ConfigError, SchemaError
 from hotset.keys.fingerprint import Fingerprint
+from hotset.keys.source import SourceIdentity
 from hotset.loader.digest import samples_in
 from hotset.loader.filling import Filling, begin_filling, filling_at
 from hotset.ops.resample import makes_one_size
@@ -49,12 +50,14 @@ class Cache:
         dataset: the user's, which tells what a store was made from.
         fill: "eager" before the first epoch, "lazy" in it.
         version: the user's word for what cannot be keyed.
+        identity: of the dataset, taken before anything was read from it; None takes it later.
     """
 
     folder: Location
     dataset: Any
     fill: Fill = "eager"
     version: str | None = None
+    identity: SourceIdentity | None = None
 
 
 @dataclass(frozen=True)
@@ -261,15 +264,17 @@ def _sample_at(resident: Resident, row: int) -> int:
 def _in_memory(analysis: Analysis, options: Options) -> Resident:
     source, split = analysis.source, analysis.split
     prefix = Chained([step.call for step in split.steps[: split.cut]])
-    filled = fill_columns(
-        source.watched_reader(prefix),
-        len(source),
-        name=source.name,
-        spec=analysis.spec,
-        is_ragged_allowed=bool(split.stages) or _is_per_sample(analysis, options),
-        workers=options.workers,
-        progress=options.progress,
-    )
+    told = cast(Told | bool | None, options.progress)
+    with shown(told or False, f"reading {source.name}") as progress:
+        filled = fill_columns(
+            source.watched_reader(prefix),
+            len(source),
+            name=source.name,
+            spec=analysis.spec,
+            is_ragged_allowed=bool(split.stages) or _is_per_sample(analysis, options),
+            workers=options.workers,
+            progress=cast(Progress | None, progress),
+        )
     resident = Resident(tuple(filled), analysis.spec, source.leaf)
     _check_stackable(analysis, options, resident)
     return resident
@@ -277,7 +282,13 @@ def _in_memory(analysis: Analysis, options: Options) -> Resident:
 
 def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
     source = analysis.source
-    recipe = recipe_for(cache.dataset, analysis, is_whole=False, version=cache.version)
+    recipe = recipe_for(
+        cache.dataset,
+        analysis,
+        is_whole=False,
+        version=cache.version,
+        identity=cache.identity,
+    )
     find = partial(find_in, cache.folder, source.name)
     location = location_in(cache.folder, source.name, recipe.fingerprint)
     path = location.work(recipe.fingerprint)

@@ -119,7 +119,9 @@ def accelerate(
         settings=worker_settings(loader),
         progress=progress,
         may_read_ahead=order.may_read_ahead,
-        cache=None if cache is None else Cache(location_of(cache), dataset, fill, version),
+        cache=None
+        if cache is None
+        else Cache(location_of(cache, argument="cache"), dataset, fill, version),
     )
     made = assemble(dataset_source(dataset), options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))

@@ -150,7 +150,7 @@ def read_manifest(path: Path) -> Manifest:
     except StorageError as error:
         if not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
             raise
-        partial_there = path.with_name(f"{path.name}.partial").is_dir()
+        partial_there = os.path.isdir(f"{os.path.abspath(path)}.partial")
         hint = "; its building was not finished: run it again" if partial_there else ""
         raise MissingDataError(f"there is no store at {path}{hint}") from error
     try:

@@ -36,10 +36,15 @@ class Objects:
     Attributes:
         url: of the folder, without a slash at the end.
         storage_options: what its file system is told.
+
+    Raises:
+        ConfigError: for a URL without a path.
     """
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self.url, self.storage_options = url.rstrip("/"), dict(storage_options or {})
+        if self.url.endswith(":"):
+            raise ConfigError(f"a URL needs a path, as in s3://bucket/train.hotset, got {url!r}")
 
     def __str__(self) -> str:
         return self.url

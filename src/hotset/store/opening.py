@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotset.store.store import Store, Verify
-from hotset.store.urls import check_local, is_remote, local_path
+from hotset.store.urls import check_local, given_path, is_remote, local_path
 
 
 def open(
@@ -24,8 +24,8 @@ def open(
     the store's manifest stays the same, nothing else is fetched again.
 
     Args:
-        path: its directory; or its URL, as "s3://bucket/train.hotset", of any protocol that fsspec
-            knows.
+        path: its directory, "~" the user's home; or its URL, as "s3://bucket/train.hotset", of any
+            protocol that fsspec knows.
         verify: when a block's checksum is looked at: "touch" before it is first used, "open" all
             at once, or "never". Of a URL, unless it is "never", also when it is copied.
         local: for a URL, the folder of local copies; None is `$HOTSET_CACHE`, or `hotset` in the
@@ -36,6 +36,7 @@ def open(
         storage_options: for a URL, what fsspec's file system is told: keys, an endpoint.
 
     Raises:
+        ConfigError: for arguments that cannot be used.
         MissingDataError: if there is no store.
         FormatError: if it is damaged, or of a newer version.
         StorageError: if it may not be read, or its copy has no room.
@@ -48,6 +49,9 @@ def open(
         >>> hotset.open(path)[2]
         3
     """
+    path = given_path(path)
+    if local is not None:
+        local = local_path(given_path(local, "local"))
     if is_remote(path):
         from hotset.store.remote import open_remote
 

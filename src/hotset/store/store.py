@@ -25,6 +25,7 @@ from hotset.store.layout import ROWS, TABLE, VALUES
 from hotset.store.mapped import column_over, empty_column, index_problem, tensor_over
 from hotset.store.npy import array_dtype
 from hotset.store.table import Lookup
+from hotset.store.urls import given_path, local_path
 
 Verify = Literal["touch", "open", "never"]
 VERIFY = ("touch", "open", "never")
@@ -65,8 +66,8 @@ class Store(Dataset[Any]):
     def __init__(self, path: str | os.PathLike[str], *, verify: Verify = "touch") -> None:
         if verify not in VERIFY:
             raise ConfigError(f"`verify` must be one of {', '.join(VERIFY)}, got {verify!r}")
-        self.path, self._verify = Path(path), verify
-        self._home = os.path.abspath(path)
+        self.path, self._verify = Path(local_path(given_path(path))), verify
+        self._home = os.path.abspath(self.path)
         self.manifest = read_manifest(self.path)
         self._files = MappedFiles(
             self.path, self.manifest.files, self._refuse, is_trusted=verify == "never"

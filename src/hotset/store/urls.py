@@ -21,6 +21,28 @@ class Url(str):
         return self.rstrip("/").rpartition("/")[2]
 
 
+def given_path(path: Any, argument: str = "path") -> Any:
+    """A path or URL as a user gives it, bytes as text.
+
+    Args:
+        path: what was given.
+        argument: what messages call it.
+
+    Raises:
+        ConfigError: for what is none.
+    """
+    example = "a path or URL, as 'data/train.hotset'"
+    try:
+        text = os.fsdecode(path)
+    except TypeError as error:
+        is_short = path is None or isinstance(path, (bool, int, float))
+        found = repr(path) if is_short else f"one of type {type(path).__name__}"
+        raise ConfigError(f"`{argument}` must be {example}, got {found}") from error
+    if not text or "\0" in text:
+        raise ConfigError(f"`{argument}` must be {example}, got {text!r}")
+    return text if isinstance(path, bytes) else path
+
+
 def path_or_url(text: str) -> Path | Url:
     """What an argument of a program names; `file://` is a path.
 
@@ -60,8 +82,12 @@ def is_remote(path: Any) -> bool:
 
 
 def local_path(path: Any) -> Any:
-    """A path of this machine's own files, without the protocol that it may have."""
-    return path.partition("://")[2] if protocol_of(path) in LOCAL else path
+    """A path of this machine's own files, without the protocol that it may have.
+
+    `~` at the start of a text is the user's home.
+    """
+    bare = path.partition("://")[2] if protocol_of(path) in LOCAL else path
+    return os.path.expanduser(bare) if isinstance(bare, str) else bare
 
 
 def check_local(path: Any, **options: Any) -> None:
