@@ -14,6 +14,7 @@ from hotset.building.stream import Stream, StreamReader, head_of, is_stream
 from hotset.chain.probe import preserved_generators
 from hotset.chain.step import Chained, checked_chain
 from hotset.errors import ConfigError, UnsupportedError
+from hotset.keys.source import identity_of
 from hotset.sample.tree import flatten
 from hotset.sources.analyse import PROBES, analyse
 from hotset.sources.mapstyle import dataset_source
@@ -68,6 +69,8 @@ def prepare(
     """
     if isinstance(data, DataLoader):
         data = data.dataset
+    # Arrays stay as they are when they are read; all else may not.
+    identity = None if is_array_data(data) else identity_of(data, everything=is_by_content)
     stream, probes = None, None
     if is_stream(data):
         chain = checked_chain(transform, "transform")
@@ -95,6 +98,7 @@ def prepare(
             version=version,
             is_by_content=is_by_content,
             hidden=hidden,
+            identity=identity,
         )
 
     whole = recipe(True)

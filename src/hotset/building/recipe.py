@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hotset.chain.step import Chained, StepCall
 from hotset.keys.fingerprint import Fingerprint, fingerprint
+from hotset.keys.source import SourceIdentity
 from hotset.sample.column import LeafSchema, describe, raw_bytes
 from hotset.sample.tree import Spec, flatten
 from hotset.sources.analyse import Analysis
@@ -85,6 +86,7 @@ def recipe_for(
     version: str | None = None,
     is_by_content: bool = False,
     hidden: Sequence[StepCall] = (),
+    identity: SourceIdentity | None = None,
 ) -> Recipe:
     """The recipe for a store of an analysed source.
 
@@ -97,6 +99,7 @@ def recipe_for(
         is_by_content: whether all of the files that the dataset names are hashed, and not their
             sizes and times alone.
         hidden: further steps behind the dataset's own that were not found in the samples.
+        identity: of the dataset, taken before anything was read from it; None takes it now.
 
     Raises:
         KeyingError: if something cannot be keyed, and no version is given.
@@ -126,6 +129,7 @@ def recipe_for(
         samples=[
             raw_bytes(leaf, describe(leaf)).tobytes() for leaves in samples for leaf in leaves
         ],
+        source=identity,
     )
     mean = tuple(-(-sum(column) // len(column)) for column in zip(*sizes, strict=True))
     return Recipe(analysis, cut, table, tuple(schemas), mean, made_from)

@@ -18,7 +18,7 @@ from hotset.errors import ConfigError, FormatError, KeyingError
 from hotset.keys.origin import library_of_module
 from hotset.keys.part import Part
 from hotset.keys.piece import digest_of, hex_of
-from hotset.keys.source import digest_with_files, source_identity, transforms_of
+from hotset.keys.source import SourceIdentity, digest_with_files, identity_of, transforms_of
 
 TEXT_LENGTH = 200
 SHOWN_DIGITS = 4
@@ -93,6 +93,7 @@ def fingerprint(
     everything: bool = False,
     samples: Sequence[bytes] = (),
     extra: Mapping[str, str] | None = None,
+    source: SourceIdentity | None = None,
 ) -> Fingerprint:
     """The fingerprint of a dataset and the steps that run once on its samples.
 
@@ -109,6 +110,8 @@ def fingerprint(
         everything: read every file whole; its content counts in place of the time.
         samples: bytes of a few samples, which count too.
         extra: further parts, name to text; "format" for one.
+        source: the dataset's identity, where it was taken before anything was read; else it is
+            taken now.
 
     Raises:
         KeyingError: if something does not say what it consists of, and no version is given.
@@ -121,11 +124,11 @@ def fingerprint(
     if version is not None and (type(version) is not str or not version):
         raise ConfigError(f'`version` must be a text such as "1", got {version!r}')
     parts = [Part(name, hex_of(text), text) for name, text in (extra or {}).items()]
-    try:
-        parts.append(source_identity(dataset, everything=everything, samples=samples))
-    except KeyingError:
-        if version is None:
-            raise
+    if source is None:
+        source = identity_of(dataset, everything=everything)
+    if source.error is None or version is None:
+        parts.append(source.part(samples))
+    else:
         digest = digest_of([bytes.fromhex(_named(dataset, version)), *samples]).hex()
         parts.append(Part("source", digest, f"{type(dataset).__name__}, by its version"))
     calls = flatten_chain(list(steps))

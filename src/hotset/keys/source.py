@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from torch.utils.data import ConcatDataset, Subset
 
 from hotset.chain.step import StepCall, flatten_chain
+from hotset.errors import KeyingError
 from hotset.keys.files import FileLedger, FileState, digest_of_files, is_folder, words_for
 from hotset.keys.graph import Walk
 from hotset.keys.part import Part
@@ -21,6 +23,55 @@ STEPS = ("transform", "transforms")
 """Attributes of a dataset that are keyed step by step."""
 WAYS = "storage_options"
 """What fsspec calls the keys and endpoints with which files are reached: how, and not what."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceIdentity:
+    """What a source reads, as it was when this was taken: reading may change its state.
+
+    Attributes:
+        digest: of all that counts; empty where it cannot be keyed.
+        text: the same for a reader.
+        files: the files that it names, by the names under which they were found.
+        error: why it cannot be keyed; None where it can.
+    """
+
+    digest: bytes
+    text: str
+    files: frozenset[str] = frozenset()
+    error: KeyingError | None = None
+
+    def part(self, samples: Sequence[bytes] = ()) -> Part:
+        """The part "source".
+
+        Args:
+            samples: bytes of a few samples, which count too.
+
+        Raises:
+            KeyingError: if it cannot be keyed.
+        """
+        if self.error is not None:
+            raise self.error
+        return Part("source", digest_of([self.digest, *samples]).hex(), self.text)
+
+
+def identity_of(dataset: Any, *, everything: bool = False) -> SourceIdentity:
+    """The identity of a source, to be taken before anything is read from it.
+
+    An iterator counts by what is left in it, and a dataset may open its files when it is read
+    first. What cannot be keyed raises no error yet, since a version may stand in for it.
+
+    Args:
+        dataset: as in `source_identity`; or an iterable.
+        everything: read every file whole; its content counts in place of the time.
+    """
+    bare = frozenset(id(base) for base in _bases(dataset))
+    try:
+        digest, files = digest_with_files(dataset, "the dataset", everything=everything, bare=bare)
+    except KeyingError as error:
+        return SourceIdentity(b"", _name(dataset), error=error)
+    text = f"{_name(dataset)}: {words_for(files)}" if files else _counted(dataset)
+    return SourceIdentity(digest, text, frozenset(files))
 
 
 def source_identity(
@@ -45,10 +96,7 @@ def source_identity(
     Raises:
         KeyingError: if something in the dataset does not say what it consists of.
     """
-    bare = frozenset(id(base) for base in _bases(dataset))
-    digest, files = digest_with_files(dataset, "the dataset", everything=everything, bare=bare)
-    text = f"{_name(dataset)}: {words_for(files)}" if files else _counted(dataset)
-    return Part("source", digest_of([digest, *samples]).hex(), text)
+    return identity_of(dataset, everything=everything).part(samples)
 
 
 def digest_with_files(
@@ -139,5 +187,7 @@ def _name(dataset: Any) -> str:
 
 
 def _counted(dataset: Any) -> str:
-    length: Callable[[], int] | None = getattr(dataset, "__len__", None)
-    return _name(dataset) if length is None else f"{_name(dataset)}: {length():,} samples"
+    try:
+        return f"{_name(dataset)}: {len(dataset):,} samples"
+    except Exception:  # it has no length, or does not know it
+        return _name(dataset)

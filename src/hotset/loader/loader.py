@@ -15,6 +15,7 @@ from torch.utils.data import (
 
 from hotset.building.finding import location_of
 from hotset.errors import ConfigError, UnsupportedError
+from hotset.keys.source import identity_of
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
@@ -30,6 +31,7 @@ from hotset.sources.source import (
     check_length,
     dataset_length,
     is_array_data,
+    memory_source,
 )
 from hotset.sources.sweep import Progress
 
@@ -110,6 +112,12 @@ def accelerate(
     if cache is None and (fill != "eager" or version is not None):
         raise ConfigError("`fill` and `version` are for a store on disk: give a `cache` folder")
     order = SamplerOrder(loader, length)
+    kept: Cache | None = None
+    if cache is not None:
+        # Samples in memory stay as they are when they are read; all else may not.
+        identity = None if memory_source(dataset) is not None else identity_of(dataset)
+        place = location_of(cache, argument="cache")
+        kept = Cache(place, dataset, fill, version, identity)
     options = Options(
         device=target,
         dtype=out_dtype,
@@ -119,9 +127,7 @@ def accelerate(
         settings=worker_settings(loader),
         progress=progress,
         may_read_ahead=order.may_read_ahead,
-        cache=None
-        if cache is None
-        else Cache(location_of(cache, argument="cache"), dataset, fill, version),
+        cache=kept,
     )
     made = assemble(dataset_source(dataset), options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))
