@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -367,6 +369,53 @@ def test_what_is_no_dataset_is_refused(thing: Any) -> None:
             UnsupportedError, match="expected a map-style dataset, with __getitem__ and __len__"
         ):
             make(thing, device="cpu")
+
+
+@pytest.mark.parametrize("path", ["a.hotset", b"a.hotset", Path("a.hotset")])
+def test_a_path_is_to_be_opened_first(path: Any) -> None:
+    """Which the refusal says."""
+    opened = re.escape(f"hotset.open({path!r})")
+    for make in (hotset.Loader, hotset.CachedDataset):
+        with pytest.raises(UnsupportedError, match=f"a store's path give {opened}$"):
+            make(path, device="cpu")
+    with pytest.raises(
+        UnsupportedError, match=rf"use hotset.Loader\({opened}, batch_size="
+    ):
+        hotset.accelerate(path)
+
+
+class DataFrame:
+    """As pandas' own: its index holds the names of columns."""
+
+    __module__ = "pandas.core.frame"
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, name: str) -> Any:
+        return {"a": [1, 2, 3]}[name]
+
+
+class GeoDataFrame(DataFrame):
+    """One of another package, made of pandas' own."""
+
+    __module__ = "geopandas"
+
+
+@pytest.mark.parametrize("kind", [DataFrame, GeoDataFrame])
+def test_a_table_of_pandas_is_refused_with_advice(kind: Any, tmp_path: Path) -> None:
+    """By every way in."""
+    for make in (
+        lambda: hotset.accelerate(DataLoader(kind()), device="cpu"),
+        lambda: hotset.Loader(kind(), device="cpu"),
+        lambda: hotset.CachedDataset(kind(), device="cpu"),
+        lambda: hotset.build(kind(), tmp_path / "a.hotset"),
+        lambda: hotset.build(kind(), tmp_path / "a.hotset", on_error="skip"),
+    ):
+        with pytest.raises(
+            UnsupportedError, match=r"got a DataFrame: .* df\[name\]\.to_numpy"
+        ):
+            make()
 
 
 class OwnLoop(DataLoader[Any]):

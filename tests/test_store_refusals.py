@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import OrderedDict, defaultdict, deque
 from enum import IntEnum
 from pathlib import Path
@@ -37,6 +38,9 @@ def turned(orientation: int) -> Image.Image:
 
 
 BOXES = tv_tensors.BoundingBoxes(torch.zeros(1, 4), format="XYXY", canvas_size=(8, 8))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch means to take them away
+    QUANTIZED = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
 LEAVES: dict[str, tuple[Any, str]] = {
     "none": (None, "is None, which has no value to keep; leave it out, or put a number or text"),
     "object": (object(), "of type builtins.object, which cannot be stored; expected tensors"),
@@ -50,6 +54,7 @@ LEAVES: dict[str, tuple[Any, str]] = {
     "meta": (torch.zeros(2, device="meta"), "a tensor on the meta device"),
     "parameter": (torch.nn.Parameter(torch.zeros(2)), "Parameter, which cannot be stored"),
     "bits": (torch.zeros(2, dtype=torch.uint8).view(torch.uint4), "a tensor of uint4, which"),
+    "quantized": (QUANTIZED, r"a quantized tensor, .* stored; store leaf.dequantize\(\)"),
     "structured": (np.zeros(2, [("a", "i4"), ("b", "f4")]), "store each of its fields by itself"),
     "unicode": (np.array(["a", "b"]), r"an array of dtype <U1, .* give a str, or a list of them"),
     "datetime": (np.array(["2020"], "M8[s]"), r"an array of dtype <M8.* array.astype\('int64'\)"),

@@ -93,6 +93,11 @@ def accelerate(
     """
     if isinstance(loader, Epochs):
         raise UnsupportedError("this loader is hotset's own already; pass the DataLoader")
+    if isinstance(loader, (str, bytes, os.PathLike)):
+        raise UnsupportedError(
+            f"accelerate takes a torch.utils.data.DataLoader, got {loader!r}; for a store's path "
+            f"use hotset.Loader(hotset.open({loader!r}), batch_size=...)"
+        )
     if not isinstance(loader, DataLoader):
         raise UnsupportedError(
             f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
@@ -141,7 +146,8 @@ class Loader(Epochs):
 
     Args:
         source: a map-style dataset; or a tensor, array, or tuple, list or dictionary of them,
-            samples along the first axis.
+            samples along the first axis. Arrays that lie on the device are not copied: what you
+            write to them is seen by later batches, so change them between epochs only.
         batch_size: samples per batch (and rank).
         shuffle: a new order every epoch.
         transform: callable, or list of callables, on the first field of a sample (behind a

@@ -131,6 +131,8 @@ def same_bits(a: Any, b: Any) -> bool:
             return False
         if a.layout is not torch.strided or b.layout is not torch.strided:
             return False
+        if a.is_quantized:
+            return torch.equal(a, b)
         try:
             return _tensor_bytes(a) == _tensor_bytes(b)
         except NotImplementedError:  # no values, as on the meta device, or none that torch copies

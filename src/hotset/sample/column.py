@@ -81,8 +81,10 @@ def describe(leaf: Any) -> LeafSchema:
     cls = type(leaf)
     if isinstance(leaf, Tensor):
         if not leaf.is_nested and leaf.layout is torch.strided:
-            # A subclass with attributes of its own (bounding boxes) is kept as the object it is.
-            is_storable = cls is Tensor or not getattr(leaf, "__dict__", None)
+            # A subclass with attributes of its own (bounding boxes) is kept as the object it is,
+            # and so is a quantized tensor, which has a scale.
+            is_plain = cls is Tensor or not getattr(leaf, "__dict__", None)
+            is_storable = is_plain and not leaf.is_quantized
             return LeafSchema("tensor", tuple(leaf.shape), leaf.dtype if is_storable else None, cls)
     elif isinstance(leaf, np.ndarray):
         dtype = _torch_dtype(leaf.dtype)

@@ -9,6 +9,7 @@ dataset is never changed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -174,6 +175,12 @@ class _RowReader:
         return unflatten(self._kept.spec, iter(leaves))
 
 
+def is_data_frame(data: Any) -> bool:
+    """Whether data is a table of pandas', without importing it; `[0]` is none of its rows."""
+    classes = [(c.__module__.partition(".")[0], c.__name__) for c in type(data).__mro__]
+    return ("pandas", "DataFrame") in classes
+
+
 def is_array_data(data: Any) -> bool:
     """Whether data is a tensor or array, or a tuple, list or dictionary of them, not a dataset."""
     if isinstance(data, Dataset):
@@ -291,7 +298,18 @@ def dataset_length(dataset: Any) -> int:
             f"{type(dataset).__name__} is an IterableDataset: its samples have no index to keep "
             "them by; make a store of it once, with hotset.build, and load that"
         )
-    is_text_or_class = isinstance(dataset, (str, bytes, type))
+    if isinstance(dataset, (str, bytes, os.PathLike)):
+        raise UnsupportedError(
+            f"expected a dataset or arrays, got {dataset!r}; for a store's path give "
+            f"hotset.open({dataset!r})"
+        )
+    if is_data_frame(dataset):
+        raise UnsupportedError(
+            "expected a map-style dataset, whose samples have the indices 0, 1 and so on, or "
+            "arrays; got a DataFrame: give its columns, as {name: df[name].to_numpy() for name in "
+            "df}"
+        )
+    is_text_or_class = isinstance(dataset, type)
     if is_text_or_class or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         found = repr(dataset) if is_text_or_class else f"a {type(dataset).__name__} without these"
         raise UnsupportedError(

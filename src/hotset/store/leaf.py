@@ -52,6 +52,8 @@ def _tensor_problem(leaf: Tensor, schema: LeafSchema) -> str | None:
         return f"a {kind} tensor, which cannot be stored; make it dense, or store its parts"
     if leaf.device.type == "meta":
         return "a tensor on the meta device, which has no values to store"
+    if leaf.is_quantized:
+        return "a quantized tensor, which cannot be stored; store leaf.dequantize()"
     if not schema.is_storable:
         return (
             f"a {name}, which holds more than its values; store leaf.as_subclass(torch.Tensor), "

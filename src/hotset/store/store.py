@@ -37,8 +37,11 @@ class Store(Dataset[Any]):
 
     A sample is what the dataset that was built from gives, up to its first random step: same
     containers, types, shapes, dtypes and bits. Reading maps the files into memory: nothing is
-    copied, and processes that read the same store share its pages. Of PIL images the mode and the
-    pixels are kept, not the notes (`info`).
+    copied, and processes that read the same store share its pages.
+
+    Not kept are the order of a dictionary's keys, which is that of the first sample; the memory
+    layout of arrays and tensors (Fortran order, channels last), which come back contiguous; and
+    of PIL images the notes (`info`): mode and pixels are.
 
     Args:
         path: the store's directory.
@@ -139,7 +142,10 @@ class Store(Dataset[Any]):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """One per leaf, over the mapped files; `touch` the rows before reading from them."""
+        """One per leaf, over the mapped files; `touch` the rows before reading from them.
+
+        Their tensors lie in read-only memory: writing to it ends the process.
+        """
         return self._columns
 
     @property
