@@ -267,9 +267,7 @@ def move(batch: Any, device: torch.device) -> Any:
 
 def ragged_images(column: DenseColumn | RaggedColumn) -> Ragged:
     """A column of images as images of differing sizes; nothing is copied."""
-    found = Ragged.of(column.data) if isinstance(column, DenseColumn) else column.images()
-    assert found is not None
-    return found
+    return Ragged.of(column.data) if isinstance(column, DenseColumn) else column.images()
 
 
 def _nbytes(leaf: Any) -> int:

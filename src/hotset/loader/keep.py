@@ -30,6 +30,7 @@ from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import DenseColumn, LeafSchema, RaggedColumn, describe
 from hotset.sources.analyse import Analysis
 from hotset.sources.fill import fill_columns
+from hotset.sources.opened import Opened
 from hotset.sources.resident import Resident, of_store
 from hotset.sources.source import UnkeepableError
 from hotset.sources.sweep import Progress
@@ -51,6 +52,7 @@ class Cache:
         fill: "eager" before the first epoch, "lazy" in it.
         version: the user's word for what cannot be keyed.
         identity: of the dataset, taken before anything was read from it; None takes it later.
+        opened: listens to which files reading samples opens.
     """
 
     folder: Location
@@ -58,6 +60,7 @@ class Cache:
     fill: Fill = "eager"
     version: str | None = None
     identity: SourceIdentity | None = None
+    opened: Opened = field(default_factory=Opened)
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def fits_stages(analysis: Analysis, resident: Resident) -> bool:
     column = resident.columns[resident.leaf]
     if not analysis.split.stages or isinstance(column, DenseColumn):
         return True
-    is_images = isinstance(column, RaggedColumn) and column.images() is not None
+    is_images = isinstance(column, RaggedColumn) and column.channels is not None
     return makes_one_size(analysis.split.ops) and is_images
 
 
@@ -288,6 +291,7 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
         is_whole=False,
         version=cache.version,
         identity=cache.identity,
+        opened=cache.opened,
     )
     find = partial(find_in, cache.folder, source.name)
     location = location_in(cache.folder, source.name, recipe.fingerprint)

@@ -291,12 +291,19 @@ class RaggedColumn:
         mode = self.modes[rest[axes]] if self.modes else ""
         return decode(stored.reshape(shape), replace(self.schema, shape=shape, mode=mode))
 
-    def images(self) -> Ragged | None:
-        """The column as images of bytes; None where they are none, or channels differ in number."""
+    @property
+    def channels(self) -> int | None:
+        """Channels of every image of bytes; None where there are none, or they differ."""
         is_bytes = self.schema.dtype is torch.uint8 and len(self.schema.shape) == 3
-        channels = int(self.index[0, 1]) if is_bytes and len(self.index) else 0
-        if channels == 0 or (self.index[:, 1] != channels).any():
+        if not is_bytes or len(self.index) == 0:
             return None
+        first = int(self.index[0, 1])
+        return None if first == 0 or (self.index[:, 1] != first).any() else first
+
+    def images(self) -> Ragged:
+        """The column as images of bytes, which all have as many `channels`."""
+        channels = self.channels
+        assert channels is not None
         numbers = torch.from_numpy(np.ascontiguousarray(self.index[:, [0, 2, 3]].T))
         offsets, heights, widths = numbers.to(self.data.device)
         return Ragged(self.data, offsets, heights, widths, channels)
