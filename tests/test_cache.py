@@ -16,11 +16,12 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
 import hotset
+from hotset.building.finding import common_path
 from hotset.errors import ConfigError, SchemaError, StaleStoreWarning, StorageError
 from tests import streams
 from tests.cached import (
@@ -264,7 +265,7 @@ def test_other_files_build_another_store_beside(tmp_path: Path) -> None:
     first, plain = fast()
     assert_same(list(first), list(plain))
     before = aged(cache)
-    streams.picture(77, (9, 10)).save(root / "c0" / "0.png")
+    streams.picture(77, (9, 11)).save(root / "c0" / "0.png")
     with pytest.warns(StaleStoreWarning, match="source"):
         second, plain = fast()
     assert_same(list(second), list(plain))
@@ -277,21 +278,97 @@ def test_other_files_build_another_store_beside(tmp_path: Path) -> None:
 
 
 def test_training_and_validation_share_a_folder(tmp_path: Path) -> None:
-    """Each finds its own store again, whatever else is there."""
+    """Each finds its own store again, whatever else is there; neither is stale by the other."""
     roots = [folder_of(tmp_path / name, 8, seed) for seed, name in enumerate(("train", "val"))]
     cache = tmp_path / "cache"
     chains = [RESIZED, v1.Compose([v1.Resize(9), v1.CenterCrop(8), v1.ToTensor()])]
     plain = [DataLoader(ImageFolder(str(r), c), 5) for r, c in zip(roots, chains, strict=True)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StaleStoreWarning)  # one class, other files
-        stores = [store_of(hotset.accelerate(p, device="cpu", cache=cache)).path for p in plain]
+    stores = [store_of(hotset.accelerate(p, device="cpu", cache=cache)).path for p in plain]
     assert sorted(stores) == stores_in(cache)
+    places = [hotset.open(store).manifest.made["place"] for store in stores]
+    assert places == [str(root) for root in roots]
     for _ in range(2):
         for loader, store in zip(plain, stores, strict=True):
             fast = hotset.accelerate(loader, device="cpu", cache=cache)
             assert store_of(fast).path == store
             found = stream(fast, seed=1)[0]
             assert_same(found, stream(hotset.accelerate(loader, device="cpu"), seed=1)[0])
+
+
+class Drawn(Pictures):
+    """Pictures that a state tells, and no file."""
+
+    first = 0
+
+    def __init__(self, length: int, transform: Any, first: int) -> None:
+        super().__init__(length, transform)
+        self.first = first
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(streams.picture(self.first + index, self.size)), index
+
+
+@pytest.mark.parametrize(
+    ("length", "chain"), [(12, PLAIN), (13, PLAIN), (13, v1.Compose([v1.Resize(8), v1.ToTensor()]))]
+)
+def test_unrelated_data_without_files_is_not_stale(length: int, chain: Any, tmp_path: Path) -> None:
+    """Of one class, with other values; another length, and another chain with it."""
+    for plain in (Drawn(12, PLAIN, 0), Drawn(length, chain, 50)):
+        fast = hotset.accelerate(DataLoader(plain, 5), device="cpu", cache=tmp_path)
+        assert_same(list(fast), list(DataLoader(plain, 5)))
+        assert "place" not in store_of(fast).manifest.made
+    assert len(stores_in(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("fill", ["eager", "lazy"])
+def test_parts_of_one_dataset_are_not_stale(fill: Any, tmp_path: Path) -> None:
+    """Their files are as they were; once one has changed, they are stale."""
+    root, cache = folder_of(tmp_path / "images", 8), tmp_path / "cache"
+    chain = v1.Compose([v1.Resize((6, 7)), v1.RandomHorizontalFlip(), v1.ToTensor()])
+
+    def fast(indices: list[int]) -> hotset.Loader:
+        part = Subset(ImageFolder(str(root), chain), indices)
+        loader = hotset.accelerate(DataLoader(part, 2), device="cpu", cache=cache, fill=fill)
+        list(loader)
+        return loader
+
+    for indices in ([0, 2, 4, 6], [1, 3, 5, 7]):
+        fast(indices)
+    assert len(stores_in(cache)) == 2
+    for store in stores_in(cache):
+        assert hotset.open(store).manifest.made["place"] == str(root)
+    streams.picture(77, (30, 31)).save(root / "c0" / "0.png")
+    with pytest.warns(StaleStoreWarning, match="source: was Subset of ImageFolder: 8 files"):
+        fast([0, 2, 4, 6])
+    assert len(stores_in(cache)) == 3
+
+
+def test_another_version_is_stale_without_files(tmp_path: Path) -> None:
+    """It is the one thing that differs."""
+    plain = DataLoader(Drawn(12, PLAIN, 0), 5)
+    hotset.accelerate(plain, device="cpu", cache=tmp_path, version="1")
+    with pytest.warns(StaleStoreWarning, match=r"\(version: was 1, is 2\)"):
+        hotset.accelerate(plain, device="cpu", cache=tmp_path, version="2")
+
+
+@pytest.mark.parametrize(
+    ("files", "common"),
+    [
+        ([], ""),
+        (["/a/b/c.png"], "/a/b/c.png"),
+        (["/a/b/c.png", "/a/bb/c.png", "/a/b/d/e.png"], "/a"),
+        (["/a/b/c/d.png", "/a/b/c.png"], "/a/b"),
+        (["x/1.png", "x/2.png"], "{here}/x"),
+        (["x/../1.png"], "{here}/1.png"),
+        (["s3://b/x/1.png", "s3://b/x/2/3.png", "/a/list.csv"], "s3://b/x"),
+    ],
+)
+def test_the_common_path_of_files(
+    files: list[str], common: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of all; URLs go first."""
+    monkeypatch.chdir(tmp_path)
+    assert common_path(files) == common.format(here=tmp_path)
 
 
 def test_data_in_memory_needs_no_cache(tmp_path: Path) -> None:

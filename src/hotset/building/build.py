@@ -23,7 +23,7 @@ from hotset.building.chunks import (
     refuse_given_up,
     write_chunk,
 )
-from hotset.building.finding import find_place, location_of, locked
+from hotset.building.finding import DATA, find_place, location_of, locked
 from hotset.building.locations import Place
 from hotset.building.prepare import prepare
 from hotset.building.recipe import Recipe
@@ -218,6 +218,7 @@ def finish(recipe: Recipe, writer: Writer, place: Place, how: dict[str, Any]) ->
         "skipped": writer.failed,
         "substituted": writer.replaced,
         "turned_by_exif": len(writer.turned),
+        **({DATA: place.data} if place.data else {}),
     }
     writer.finish(place.path, made, sorted(writer.ids))
 

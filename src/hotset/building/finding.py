@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from filelock import FileLock, Timeout
 from hotset.building.locations import Folder, Location, Place, unlike
 from hotset.errors import StorageError
 from hotset.keys.fingerprint import Fingerprint, differences
+from hotset.store.layout import Manifest
 from hotset.store.urls import check_local, given_path, is_remote, local_path
 
 DIGITS = 12
 """Digits of its fingerprint in the name of a store that is built beside another."""
+DATA = "place"
+"""What a store that stands among many calls the common path of its dataset's files."""
 
 
 def take_lock(path: Path, *, is_waiting: bool) -> FileLock | None:
@@ -121,24 +125,73 @@ def location_in(folder: Location, name: str, wanted: Fingerprint) -> Location:
     return folder.child(f"{name}-{wanted.digest[:DIGITS]}.hotset")
 
 
-def find_in(folder: Location, name: str, wanted: Fingerprint) -> Place:
+def find_in(
+    folder: Location, name: str, wanted: Fingerprint, *, files: Collection[str] = ()
+) -> Place:
     """The store of a fingerprint in a folder of many, or where it is to be built.
+
+    What was made from the same data, as far as that can be told, is stale; what belongs to other
+    datasets is not.
 
     Args:
         folder: of the stores.
         name: of the dataset.
         wanted: the fingerprint.
+        files: that the dataset names.
     """
     location = location_in(folder, name, wanted)
     if location.manifest() is not None:
         return location.place(wanted, is_there=True)
+    data = common_path(files)
     others = [
         (other, differences(Fingerprint.from_dict(manifest.fingerprint), wanted))
         for other, manifest in ((other, other.manifest()) for other in folder.stores(name))
-        if manifest is not None
+        if manifest is not None and _is_stale(manifest, wanted, data)
     ]
-    if not others:
-        return location.place(wanted, is_there=False)
-    closest, words = min(others, key=lambda other: len(other[1]))
-    stale = f"{closest} was made from other data ({'; '.join(words)})"
-    return location.place(wanted, is_there=False, stale=(stale,))
+    stale: tuple[str, ...] = ()
+    if others:
+        closest, words = min(others, key=lambda other: len(other[1]))
+        stale = (f"{closest} was made from other data ({'; '.join(words)})",)
+    return replace(location.place(wanted, is_there=False, stale=stale), data=data)
+
+
+def common_path(files: Collection[str]) -> str:
+    """The longest path that all files are within, or that of the only one; empty for none.
+
+    Where some are at URLs, it is theirs alone.
+
+    Example:
+        >>> common_path(["/data/train/cat/0.png", "/data/train/dog/0.png"])
+        '/data/train'
+    """
+    urls = [file for file in files if is_remote(file)]
+    names = urls or [os.path.join(os.getcwd(), file) for file in files]
+    if not names:
+        return ""
+    # What the first and the last in order have in common, those between have too.
+    ends = [min(names), max(names)]
+    if not urls:
+        return os.path.commonpath([os.path.normpath(name) for name in ends])
+    return os.path.commonpath(ends).replace(":/", "://", 1)
+
+
+def _is_stale(manifest: Manifest, wanted: Fingerprint, data: str) -> bool:
+    """Whether a store in a folder of many was made from data that has changed, or in another way.
+
+    The part "source" cannot tell alone: samples count in it, which other steps change as well.
+
+    Args:
+        manifest: the store's.
+        wanted: the fingerprint of the one that is looked for.
+        data: the common path of its files.
+    """
+    old = {part.name: part for part in Fingerprint.from_dict(manifest.fingerprint).parts}
+    new = {part.name: part for part in wanted.parts}
+    was, now = old.pop("source", None), new.pop("source", None)
+    is_made_alike = {n: p.digest for n, p in old.items()} == {n: p.digest for n, p in new.items()}
+    # The text counts samples, or files and how large and new they are.
+    is_alike = was is not None and now is not None and was.text == now.text
+    before = manifest.made.get(DATA, "")
+    if before and data:  # of files that are as they were, others may have been chosen
+        return bool(before == data) and not (is_made_alike and is_alike)
+    return is_alike and not is_made_alike

@@ -24,11 +24,13 @@ class Place:
         path: its directory.
         is_there: whether it is whole.
         stale: what was found there that was made from something else, and what differs.
+        data: the common path of the files that the dataset names; empty where that is not known.
     """
 
     path: Path
     is_there: bool
     stale: tuple[str, ...] = ()
+    data: str = ""
 
     @property
     def name(self) -> str:

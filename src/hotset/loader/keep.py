@@ -19,7 +19,7 @@ from hotset.building.recipe import Recipe, recipe_for
 from hotset.chain.step import Chained
 from hotset.errors import ConfigError, SchemaError
 from hotset.keys.fingerprint import Fingerprint
-from hotset.keys.source import SourceIdentity
+from hotset.keys.source import SourceIdentity, identity_of
 from hotset.loader.digest import samples_in
 from hotset.loader.filling import Filling, begin_filling, filling_at
 from hotset.ops.resample import makes_one_size
@@ -293,7 +293,8 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
         identity=cache.identity,
         opened=cache.opened,
     )
-    find = partial(find_in, cache.folder, source.name)
+    identity = cache.identity or identity_of(cache.dataset)
+    find = partial(find_in, cache.folder, source.name, files=identity.files)
     location = location_in(cache.folder, source.name, recipe.fingerprint)
     path = location.work(recipe.fingerprint)
     is_there = is_whole(path) or location.manifest() is not None
