@@ -72,7 +72,10 @@ def build(
             on from there another time; "skip" leaves it out; "substitute" puts the next one that
             can be read in its place.
         version: your word for what cannot be told apart by itself, such as code behind a C
-            extension; change it when that changes.
+            extension; change it when that changes. Samples that are read from files which neither
+            the dataset nor its transform names, in an attribute or otherwise, need one. Such files
+            are noticed where Python opens them; those that C code opens by itself, as libraries for
+            HDF5 or video do, are not seen: keep their paths as attributes, or give a version.
         source: how files that the dataset names are told apart: "stat" by path, size and time,
             "content" by all of their bytes.
         progress: called with (samples written, total or None where nobody knows), first with what
@@ -85,7 +88,8 @@ def build(
 
     Raises:
         ConfigError: for arguments that cannot be used, or a dataset that draws random numbers.
-        KeyingError: if something cannot be told apart by itself; give a `version`.
+        KeyingError: if something cannot be told apart by itself, or samples are read from files
+            that nothing names; give a `version`.
         SampleError: if a sample cannot be read; names its index, and its path where known.
         SchemaError: if samples differ in structure or kind, or cannot be stored.
         StorageError: if there is no room (names what is needed and what is free), or the place may

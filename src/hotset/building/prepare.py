@@ -18,6 +18,7 @@ from hotset.keys.source import identity_of
 from hotset.sample.tree import flatten
 from hotset.sources.analyse import PROBES, analyse
 from hotset.sources.mapstyle import dataset_source
+from hotset.sources.opened import Opened, note_sample
 from hotset.sources.source import (
     Source,
     array_source,
@@ -64,7 +65,8 @@ def prepare(
     Raises:
         UnsupportedError: if the data is of no kind that can be stored.
         ConfigError: if it is empty, or draws random numbers.
-        KeyingError: if something cannot be keyed, and no version is given.
+        KeyingError: if something cannot be keyed, or samples are read from files that nothing
+            names; and no version is given.
         SampleError: if a sample cannot be read.
     """
     if isinstance(data, DataLoader):
@@ -72,16 +74,17 @@ def prepare(
     # Arrays stay as they are when they are read; all else may not.
     identity = None if is_array_data(data) else identity_of(data, everything=is_by_content)
     stream, probes = None, None
-    if is_stream(data):
-        chain = checked_chain(transform, "transform")
-        stream = Stream(data)
-        head = head_of(stream, Chained(chain), is_tolerant=is_tolerant)
-        source: Source = dataset_source(head, chain)
-        source.name = stream.name  # type: ignore[misc]
-    else:
-        probes = _readable(data, transform) if is_tolerant and not is_array_data(data) else None
-        source = _source_of(data, transform, probes)
-    analysis = analyse(source, probes)
+    with Opened() as opened:
+        if is_stream(data):
+            chain = checked_chain(transform, "transform")
+            stream = Stream(data)
+            head = head_of(stream, Chained(chain), is_tolerant=is_tolerant)
+            source: Source = dataset_source(head, chain)
+            source.name = stream.name  # type: ignore[misc]
+        else:
+            probes = _readable(data, transform) if is_tolerant and not is_array_data(data) else None
+            source = _source_of(data, transform, probes)
+        analysis = analyse(source, probes)
     if not analysis.dataset.is_deterministic:
         check_first_leaves(analysis)  # what cannot be compared is not the same twice either
         raise ConfigError(
@@ -99,6 +102,7 @@ def prepare(
             is_by_content=is_by_content,
             hidden=hidden,
             identity=identity,
+            opened=opened,
         )
 
     whole = recipe(True)
@@ -140,6 +144,7 @@ def _readable(data: Any, transform: Any) -> list[int] | None:
 
 
 def _is_readable(data: Any, chain: Chained, index: int) -> bool:
+    note_sample(index)
     try:
         loaded(chain(flatten(loaded(data[index]))[0][0]))
     except Exception:

@@ -14,6 +14,7 @@ from hotset.keys.source import SourceIdentity
 from hotset.sample.column import LeafSchema, describe, raw_bytes
 from hotset.sample.tree import Spec, flatten
 from hotset.sources.analyse import Analysis
+from hotset.sources.opened import Opened
 from hotset.sources.source import Reader, Source, read
 from hotset.store.leaf import check_leaf
 from hotset.store.writer import Content
@@ -87,6 +88,7 @@ def recipe_for(
     is_by_content: bool = False,
     hidden: Sequence[StepCall] = (),
     identity: SourceIdentity | None = None,
+    opened: Opened | None = None,
 ) -> Recipe:
     """The recipe for a store of an analysed source.
 
@@ -100,9 +102,11 @@ def recipe_for(
             sizes and times alone.
         hidden: further steps behind the dataset's own that were not found in the samples.
         identity: of the dataset, taken before anything was read from it; None takes it now.
+        opened: what was opened by reading samples so far; None if nobody listened.
 
     Raises:
-        KeyingError: if something cannot be keyed, and no version is given.
+        KeyingError: if something cannot be keyed, or samples are read from files that nothing
+            names; and no version is given.
         SampleError: if a sample cannot be read.
         SchemaError: if a leaf cannot be stored.
     """
@@ -117,7 +121,9 @@ def recipe_for(
         cut = split.leading
     schemas = list(analysis.stored)
     schemas[source.leaf] = next(iter(analysis.traced.values()))[cut]
-    samples = _samples(analysis, cut)
+    opened = Opened() if opened is None else opened
+    with opened:
+        samples = _samples(analysis, cut)
     sizes = [[len(raw_bytes(leaf, describe(leaf))) for leaf in leaves] for leaves in samples]
     stop = split.leading if table is not None else cut
     made_from = fingerprint(
@@ -130,6 +136,8 @@ def recipe_for(
             raw_bytes(leaf, describe(leaf)).tobytes() for leaves in samples for leaf in leaves
         ],
         source=identity,
+        # Steps behind are run whenever a sample is used: what they open changes no store.
+        opened=opened.files(stop if split.steps else None),
     )
     mean = tuple(-(-sum(column) // len(column)) for column in zip(*sizes, strict=True))
     return Recipe(analysis, cut, table, tuple(schemas), mean, made_from)

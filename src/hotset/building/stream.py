@@ -26,6 +26,7 @@ from hotset.errors import ConfigError, SampleError
 from hotset.progress import Told
 from hotset.sample.tree import flatten, unflatten
 from hotset.sources.analyse import PROBES
+from hotset.sources.opened import note_sample
 from hotset.sources.sweep import TASK_SECONDS
 from hotset.store.chunk import samples_per_chunk
 from hotset.store.writer import Writer
@@ -130,6 +131,7 @@ class Stream:
         """Takes samples in advance; copies, since an iterable may use its memory again."""
         try:
             while len(self._held) < samples:
+                note_sample(self._taken + len(self._held))
                 self._held.append(copied(self._next()))
         except StopIteration:
             return

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +103,18 @@ def digest_of_files(files: dict[str, FileState]) -> bytes:
         label(path, state.size_bytes, state.content or state.modified_ns)
         for path, state in sorted(files.items())
     )
+
+
+def not_named(paths: Iterable[str], named: Collection[str]) -> list[str]:
+    """Those of some files, by their absolute paths, that names do not lead to."""
+    left = [path for path in paths if path not in named]
+    # Whatever links lead where, most names end alike; there may be millions of them.
+    ends = {os.path.basename(path) for path in left}
+    for names in ([name for name in named if os.path.basename(name) in ends], named):
+        if left:
+            real = {os.path.realpath(name) for name in names}
+            left = [path for path in left if os.path.realpath(path) not in real]
+    return left
 
 
 def words_for(files: dict[str, FileState]) -> str:

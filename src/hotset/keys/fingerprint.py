@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -15,6 +15,8 @@ import torch
 
 from hotset.chain.step import Step, flatten_chain
 from hotset.errors import ConfigError, FormatError, KeyingError
+from hotset.keys.files import not_named
+from hotset.keys.graph import ADVICE
 from hotset.keys.origin import library_of_module
 from hotset.keys.part import Part
 from hotset.keys.piece import digest_of, hex_of
@@ -94,6 +96,7 @@ def fingerprint(
     samples: Sequence[bytes] = (),
     extra: Mapping[str, str] | None = None,
     source: SourceIdentity | None = None,
+    opened: Mapping[str, int] | None = None,
 ) -> Fingerprint:
     """The fingerprint of a dataset and the steps that run once on its samples.
 
@@ -112,9 +115,11 @@ def fingerprint(
         extra: further parts, name to text; "format" for one.
         source: the dataset's identity, where it was taken before anything was read; else it is
             taken now.
+        opened: files that reading samples opened, by absolute path, each with the sample.
 
     Raises:
-        KeyingError: if something does not say what it consists of, and no version is given.
+        KeyingError: if something does not say what it consists of, or a file was opened that
+            nothing names; and no version is given.
         ConfigError: if `version` is empty, or the name of a further part is taken.
 
     Example:
@@ -131,11 +136,13 @@ def fingerprint(
     else:
         digest = digest_of([bytes.fromhex(_named(dataset, version)), *samples]).hex()
         parts.append(Part("source", digest, f"{type(dataset).__name__}, by its version"))
-    calls = flatten_chain(list(steps))
-    for number, call in enumerate(calls, 1):
-        parts.append(_step_part(f"step {number}", call, version, everything))
+    keys = _StepKeys(version, everything)
+    for number, call in enumerate(flatten_chain(list(steps)), 1):
+        parts.append(keys.part(f"step {number}", call))
     known = {part.digest for part in parts}
-    parts += _unlisted(dataset, known, behind, version, everything)
+    parts += _unlisted(dataset, known, behind, keys)
+    if opened and version is None:
+        _refuse_unnamed(opened, source.files | keys.files, type(dataset).__name__)
     if version is not None:
         parts.append(Part("version", hex_of(version), version))
     parts += _surroundings()
@@ -169,35 +176,56 @@ def _difference(old: Part, new: Part) -> str:
     return f"the code or state of {old.name} ({old.text}) changed {digits}"
 
 
-def _step_part(name: str, call: Any, version: str | None, everything: bool) -> Part:
-    text = _text_of(call)
-    where = f"{name} ({Step(0, call, 'unknown', '').name})"
-    try:
-        digest, _ = digest_with_files(call, where, everything=everything)
-    except KeyingError:
-        if version is None:
-            raise
-        return Part(name, _named(call, version), f"{text}, by its version")
-    return Part(name, digest.hex(), text)
+class _StepKeys:
+    """Keys steps one after the other.
+
+    Attributes:
+        files: those that they name.
+    """
+
+    def __init__(self, version: str | None, everything: bool) -> None:
+        self._version, self._everything = version, everything
+        self.files: set[str] = set()
+
+    def part(self, name: str, call: Any) -> Part:
+        """The part of a step."""
+        text = _text_of(call)
+        where = f"{name} ({Step(0, call, 'unknown', '').name})"
+        try:
+            digest, files = digest_with_files(call, where, everything=self._everything)
+        except KeyingError:
+            if self._version is None:
+                raise
+            return Part(name, _named(call, self._version), f"{text}, by its version")
+        self.files.update(files)
+        return Part(name, digest.hex(), text)
+
+
+def _refuse_unnamed(opened: Mapping[str, int], named: Set[str], dataset: str) -> None:
+    for path in not_named(opened, named):
+        raise KeyingError(
+            f"{path} is opened by reading sample {opened[path]} of {dataset}, but not named by the "
+            "dataset or its transform, so that a change of such files could not be noticed; keep "
+            f"the list of files as an attribute (as torchvision's `samples`), or {ADVICE}"
+        )
 
 
 def _unlisted(
     dataset: Any,
     known: set[str],
     behind: Sequence[Callable[..., Any]],
-    version: str | None,
-    everything: bool,
+    keys: _StepKeys,
 ) -> Iterator[Part]:
     """Transforms of the dataset's that are no steps; leaving them out would hide their changes."""
     left, found = {id(call) for call in behind}, {}
     for call in transforms_of(dataset):
         if id(call) in left:
             continue
-        part = _step_part("transforms", call, version, everything)
+        part = keys.part("transforms", call)
         if part.digest not in known:
             found[part.digest] = part.text
     for call in behind if found else ():  # another dataset inside may have an object of its own
-        found.pop(_step_part("transforms", call, version, everything).digest, None)
+        found.pop(keys.part("transforms", call).digest, None)
     if found:
         yield Part("transforms", hex_of(list(found)), _shortened(", ".join(found.values())))
 

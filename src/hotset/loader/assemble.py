@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -62,7 +63,8 @@ def assemble(source: Source, options: Options) -> Assembled:
     Raises:
         HotsetError: as `analyse`, `keep` and `check_collatable` do.
     """
-    analysis = analyse(source)
+    with nullcontext() if options.cache is None else options.cache.opened:
+        analysis = analyse(source)
     if options.collate is None:
         check_collatable(list(analysis.final), analysis.spec)
         _refuse_differing(analysis)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -83,6 +84,8 @@ def accelerate(
         DeviceError: if the device is not there.
         SampleError: if a sample cannot be read; names its index.
         SchemaError: if samples cannot be batched; names the index and the leaf.
+        KeyingError: with `cache`, if something cannot be told apart by itself, or samples are read
+            from files that nothing names; give a `version`.
 
     Example:
         >>> import torch, hotset
@@ -134,7 +137,9 @@ def accelerate(
         may_read_ahead=order.may_read_ahead,
         cache=kept,
     )
-    made = assemble(dataset_source(dataset), options)
+    with nullcontext() if kept is None else kept.opened:
+        source = dataset_source(dataset)
+    made = assemble(source, options)
     result = Loader._of(as_parts(made, order, dataset, loader.batch_size))
     result.sampler, result.batch_sampler = loader.sampler, loader.batch_sampler
     result.drop_last, result.num_workers = loader.drop_last, loader.num_workers

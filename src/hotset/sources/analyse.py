@@ -20,6 +20,7 @@ from hotset.chain.step import Nature, Step
 from hotset.errors import ConfigError, HotsetError, SampleError, SchemaError
 from hotset.sample.column import LeafSchema, describe
 from hotset.sample.tree import Spec, flatten, strip
+from hotset.sources.opened import note_sample, within_step
 from hotset.sources.source import Reader, Source, read, spread
 
 PROBES = 4
@@ -136,8 +137,10 @@ def _classify(
     for number, call in enumerate(source.steps):
         step = Step(number, call, "unknown", "")
         values = [trace[-1] for trace in traces]
+        note_sample(indices[0])
         try:
-            steps.append(_find_nature(step, values))
+            with within_step(number):
+                steps.append(_find_nature(step, values))
         except HotsetError:
             raise
         except Exception as error:
@@ -147,8 +150,10 @@ def _classify(
             ) from error
         for trace, index in zip(traces, indices, strict=True):
             seed_generators(index)
+            note_sample(index)
             try:
-                trace.append(call(copied(trace[-1])))
+                with within_step(number):
+                    trace.append(call(copied(trace[-1])))
             except Exception as error:
                 raise SampleError(
                     f"step {number} of the transform, {step.name}, failed at index {index}: "

@@ -18,6 +18,7 @@ from hotset.sources.nesting import (
     signature_of,
     with_transform,
 )
+from hotset.sources.opened import Numbered, note_sample
 from hotset.sources.source import Reader, Source, UnkeepableError, memory_source, spread
 
 STRUCTURE_PROBES = 2
@@ -99,7 +100,8 @@ class DatasetSource:
 
         The other leaves must not depend on it: they are the same with the transform left out.
         """
-        tap = _Tap(transform)
+        steps = enumerate(flatten_chain(transform))
+        tap = _Tap(Chained([Numbered(number, call) for number, call in steps]))
         try:
             reader = _Reader(with_transform(self._dataset, tap))
             bare = _Reader(with_transform(self._dataset, Chained([])))
@@ -111,6 +113,7 @@ class DatasetSource:
 
     def _place(self, reader: Reader, bare: Reader, tap: _Tap, index: int) -> int | None:
         seed_generators(index)
+        note_sample(index)
         leaves = tap.watch(reader, index)
         places = [n for n, leaf in enumerate(leaves) if any(leaf is r for r in tap.results)]
         if len(places) != 1 or len(tap.results) != 1:

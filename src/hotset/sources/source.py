@@ -23,6 +23,7 @@ from hotset.chain.step import StepCall, checked_chain, flatten_chain
 from hotset.errors import ConfigError, FormatError, SampleError, SchemaError, UnsupportedError
 from hotset.sample.column import column_of, is_pil_image
 from hotset.sample.tree import Spec, flatten, strip, unflatten
+from hotset.sources.opened import note_sample
 from hotset.sources.resident import Resident, of_store
 from hotset.store.store import Store
 
@@ -92,6 +93,7 @@ def read(reader: Reader, index: int, name: str) -> Any:
         SampleError: if the dataset raises; names the index, the dataset's own error is its cause.
         FormatError: if it is a store, and damaged; names file, block and samples.
     """
+    note_sample(index)
     try:
         return loaded(reader(index))
     except (UnkeepableError, FormatError):
