@@ -378,9 +378,7 @@ def test_a_path_is_to_be_opened_first(path: Any) -> None:
     for make in (hotset.Loader, hotset.CachedDataset):
         with pytest.raises(UnsupportedError, match=f"a store's path give {opened}$"):
             make(path, device="cpu")
-    with pytest.raises(
-        UnsupportedError, match=rf"use hotset.Loader\({opened}, batch_size="
-    ):
+    with pytest.raises(UnsupportedError, match=rf"use hotset.Loader\({opened}, batch_size="):
         hotset.accelerate(path)
 
 
@@ -412,9 +410,7 @@ def test_a_table_of_pandas_is_refused_with_advice(kind: Any, tmp_path: Path) -> 
         lambda: hotset.build(kind(), tmp_path / "a.hotset"),
         lambda: hotset.build(kind(), tmp_path / "a.hotset", on_error="skip"),
     ):
-        with pytest.raises(
-            UnsupportedError, match=r"got a DataFrame: .* df\[name\]\.to_numpy"
-        ):
+        with pytest.raises(UnsupportedError, match=r"got a DataFrame: .* df\[name\]\.to_numpy"):
             make()
 
 
