@@ -208,7 +208,7 @@ def live_tensor_bytes() -> int:
     gc.collect()
     storages = {}
     for thing in gc.get_objects():
-        if type(thing) is Tensor:
+        if type(thing) is Tensor and thing.layout is torch.strided:
             storage = thing.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
