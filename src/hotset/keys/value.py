@@ -152,8 +152,11 @@ def _ufunc(value: Any) -> Piece:
         links: list[Link] = [(("the function of the ufunc {}", name), each) for each in functions]
         links.append((("the identity of the ufunc {}", name), value.identity))
         return Piece(label("ufunc of", value.nin, value.nout), links)
+    # Not by `getattr`: a module may warn, or import more, where a name is asked for.
     libraries = {
-        library_of_module(home) for home in list(sys.modules) if is_found(home, name, value)
+        library_of_module(home)
+        for home, module in list(sys.modules.items())
+        if getattr(module, "__dict__", {}).get(name) is value
     }
     found = sorted(library for library in libraries if library is not None)
     if not found:
