@@ -330,3 +330,13 @@ def test_fingerprint_does_not_depend_on_what_is_imported() -> None:
         for order in ("first", "never")
     }
     assert len(digests) == 1
+
+
+def test_samples_behind_another_step_are_no_difference_of_the_source() -> None:
+    """The step's is told; the samples that it made count, and need no words of their own."""
+    old = fingerprint([1, 2], [abs], samples=[b"1"])
+    new = fingerprint([1, 2], [bool], samples=[b"True"])
+    assert old.parts[0].digest != new.parts[0].digest
+    assert [words.partition(":")[0] for words in differences(old, new)] == ["step 1"]
+    changed = fingerprint([1, 2], [abs], samples=[b"7"])
+    assert "source" in differences(old, changed)[0]

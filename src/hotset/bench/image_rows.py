@@ -152,7 +152,10 @@ class ImageRows:
         with counter.counting():
             for _ in fast:
                 pass
-        rate = lambda: self._watch.whole(fast, epochs=self._settings.epochs).rate  # noqa: E731
+
+        def rate() -> float:
+            return self._watch.whole(fast, epochs=self._settings.epochs).rate
+
         return ImageRow(key, name, rate, counter.calls)
 
     def _first_plain_epoch(self) -> float:
