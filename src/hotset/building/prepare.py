@@ -79,8 +79,7 @@ def prepare(
             chain = checked_chain(transform, "transform")
             stream = Stream(data)
             head = head_of(stream, Chained(chain), is_tolerant=is_tolerant)
-            source: Source = dataset_source(head, chain)
-            source.name = stream.name  # type: ignore[misc]
+            source: Source = dataset_source(head, chain, name=stream.name)
         else:
             probes = _readable(data, transform) if is_tolerant and not is_array_data(data) else None
             source = _source_of(data, transform, probes)
@@ -147,6 +146,6 @@ def _is_readable(data: Any, chain: Chained, index: int) -> bool:
     note_sample(index)
     try:
         loaded(chain(flatten(loaded(data[index]))[0][0]))
-    except Exception:
+    except Exception:  # whatever a dataset or a step raises, the sample cannot be read
         return False
     return True

@@ -68,7 +68,7 @@ class Stream:
         self._taken = 0
         try:
             self._rest = iter(data)
-        except Exception as error:
+        except Exception as error:  # whatever a user's iterable raises: told with how far it was
             raise self._failure(error) from error
 
     def head(self, most: int) -> list[Any]:
@@ -143,7 +143,7 @@ class Stream:
             return next(self._rest)
         except StopIteration:
             raise
-        except Exception as error:
+        except Exception as error:  # likewise; what came before it is written first
             self.error = self._failure(error)
             self.error.__cause__ = error
             raise StopIteration from error
@@ -201,7 +201,7 @@ def _passes(transform: StepCall, sample: Any) -> bool:
     with preserved_generators():
         try:
             transform(flatten(copied(sample))[0][0])
-        except Exception:
+        except Exception:  # whatever a step raises, the sample is left out
             return False
     return True
 

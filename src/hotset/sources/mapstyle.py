@@ -31,6 +31,7 @@ def dataset_source(
     pre_transform: Any = None,
     *,
     probes: Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Source:
     """A source over a map-style dataset, with further transforms on the first leaf if wanted.
 
@@ -39,15 +40,17 @@ def dataset_source(
         transform: callable, or list of callables, behind the dataset's own.
         pre_transform: likewise, before `transform`; runs once in any case.
         probes: samples that can be read; None chooses some.
+        name: what messages call it; None is its class's.
     """
     before = checked_chain(pre_transform, "pre_transform")
     added = [*before, *checked_chain(transform, "transform")]
     probes = spread(len(dataset), STRUCTURE_PROBES) if probes is None else probes
     found = memory_source(dataset)
     if not added:
-        return found or DatasetSource(dataset, probes)
+        return found or DatasetSource(dataset, probes, name=name)
     extended = None if found is None else found.with_steps(added, len(before))
-    return extended or DatasetSource(Transformed(dataset, added), probes, len(before))
+    chained = Transformed(dataset, added)
+    return extended or DatasetSource(chained, probes, len(before), name=name)
 
 
 class DatasetSource:
@@ -57,11 +60,14 @@ class DatasetSource:
         dataset: anything with `__getitem__` and `__len__`.
         probes: indices to look at, to see where the transform's result goes.
         once: how many of the chain's first steps run once in any case.
+        name: what messages call it; None is its class's.
     """
 
-    def __init__(self, dataset: Any, probes: Sequence[int], once: int = 0) -> None:
+    def __init__(
+        self, dataset: Any, probes: Sequence[int], once: int = 0, *, name: str | None = None
+    ) -> None:
         self._dataset, self.once = dataset, once
-        self.name = type(base_datasets(dataset)[0]).__name__
+        self.name = name or type(base_datasets(dataset)[0]).__name__
         self.leaf, self.steps = 0, []
         transform = shared_transform(base_datasets(dataset))
         leaf = None if transform is None else self._leaf_of(transform, probes)
