@@ -242,14 +242,14 @@ def anonymous(process="self"):
     return int(text.split("RssAnon:")[1].split()[0]) // 1024
 
 class Made(Dataset):
-    def __len__(self): return 300
+    def __len__(self): return 4800
     def __getitem__(self, index):
-        return torch.full((1, 1024, 1024), index % 251, dtype=torch.uint8), index
+        return torch.full((1, 256, 256), index % 251, dtype=torch.uint8), index
 
 store = hotset.build(Made(), {path!r}, version="1", workers=0)
 assert store.nbytes > 300_000_000
 fast = hotset.Loader(
-    hotset.Store({path!r}), 4, shuffle=True, transform={transform}, seed=0, num_workers={workers},
+    hotset.Store({path!r}), 64, shuffle=True, transform={transform}, seed=0, num_workers={workers},
     device="cpu", check_every=0
 )
 warm = hotset.Loader(
@@ -278,6 +278,6 @@ def test_an_epoch_takes_no_memory_but_for_its_batches(
     """Of a store of 300 MB, in the main process and in those of its workers."""
     text = MEMORY.format(path=str(tmp_path / "m.hotset"), transform=transform, workers=workers)
     count, main, in_workers = in_process(text)
-    assert count == 300
+    assert count == 4800
     assert main < 60
     assert in_workers < 60
