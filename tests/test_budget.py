@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotset.errors import ConfigError, DeviceError
-from hotset.placement.budget import budget_bytes, free_bytes, resolve_device
+from hotset.placement.budget import budget_bytes
+from hotset.placement.device import free_bytes, resolve_device
 
 
 @pytest.mark.parametrize(

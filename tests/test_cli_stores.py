@@ -18,7 +18,7 @@ from PIL import Image
 import hotset
 from hotset import cli
 from hotset.errors import SampleError
-from hotset.placement.plan import human_bytes
+from hotset.placement.size import human_bytes
 
 MODULE = """
 import os

@@ -12,7 +12,8 @@ from torchvision import transforms as v1
 
 import hotset
 from hotset.chain.split import Decision
-from hotset.placement.plan import Plan, human_bytes
+from hotset.placement.plan import Plan
+from hotset.placement.size import human_bytes
 from tests.streams import MEAN, STD, Pictures
 
 PLAN = Plan(

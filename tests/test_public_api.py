@@ -14,6 +14,7 @@ import hotset
 
 EXPORTED = [
     "AlternatingFlip",
+    "Budget",
     "CachedDataset",
     "Cutout",
     "Loader",
@@ -32,6 +33,7 @@ DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
 ERRORS = [
     "ConfigError",
     "DeviceError",
+    "DeviceMemoryError",
     "DownloadError",
     "FaithfulnessError",
     "FormatError",
@@ -40,6 +42,7 @@ ERRORS = [
     "MissingDataError",
     "MissingExtraError",
     "OrientationWarning",
+    "PrecisionError",
     "SampleError",
     "SchemaError",
     "StaleStoreWarning",
@@ -52,11 +55,12 @@ WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors"}
 
 SIGNATURES = {
     "accelerate": "loader, device, dtype, channels_last, budget, check_every, progress, "
-    "cache, fill, version",
+    "cache, fill, version, tier, reserve, policy, prefetch_batches, prefetch_bytes, storage_dtype",
     "build": "data, path, transform, workers, on_error, version, source, progress, storage_options",
     "open": "path, verify, local, budget, storage_options",
     "Loader": "source, batch_size, shuffle, transform, device, dtype, seed, drop_last, shard, "
-    "num_workers, channels_last, budget, check_every, progress",
+    "num_workers, channels_last, budget, check_every, progress, tier, reserve, policy, "
+    "prefetch_batches, prefetch_bytes, storage_dtype, ragged",
     "CachedDataset": "data, pre_transform, transform, device, dtype, num_workers, progress",
 }
 

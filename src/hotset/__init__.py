@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hotset.loader.cached import CachedDataset as CachedDataset
     from hotset.loader.loader import Loader as Loader
     from hotset.loader.loader import accelerate as accelerate
+    from hotset.placement.budget import Budget as Budget
     from hotset.placement.plan import Plan as Plan
     from hotset.store.opening import open as open
     from hotset.store.store import Store as Store
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AlternatingFlip": "hotset.transforms",
+    "Budget": "hotset.placement.budget",
     "CachedDataset": "hotset.loader.cached",
     "Cutout": "hotset.transforms",
     "Loader": "hotset.loader.loader",

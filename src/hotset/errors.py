@@ -3,6 +3,8 @@
     HotsetError
     ├── ConfigError        (ValueError)         an argument is wrong
     ├── DeviceError        (RuntimeError)       a device is missing, or data is out of its reach
+    │   └── DeviceMemoryError (MemoryError)     a device has no room
+    ├── PrecisionError     (OverflowError)      a value does not fit the dtype that it is kept in
     ├── UnsupportedError   (TypeError)          a kind of dataset or loader hotset cannot serve
     ├── KeyingError        (TypeError)          something does not say what it consists of
     ├── SampleError        (RuntimeError)       reading one sample failed
@@ -32,6 +34,14 @@ class ConfigError(HotsetError, ValueError):
 
 class DeviceError(HotsetError, RuntimeError):
     """A device is missing, or data cannot be used from where it lies."""
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device has no room for what was to be placed there."""
+
+
+class PrecisionError(HotsetError, OverflowError):
+    """A value lies outside the range of the dtype that it was to be kept in."""
 
 
 class UnsupportedError(HotsetError, TypeError):

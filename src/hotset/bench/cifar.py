@@ -94,7 +94,7 @@ def measure(settings: Settings, say: Say) -> Report:
     from hotset.bench.rows import build_rows
     from hotset.bench.timing import Stopwatch, interleaved
     from hotset.hardware import hardware, versions
-    from hotset.placement.budget import resolve_device
+    from hotset.placement.device import resolve_device
 
     device = resolve_device(settings.device)
     settings = replace(settings, device=str(device))

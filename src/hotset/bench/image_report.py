@@ -22,7 +22,7 @@ from hotset.bench.image_rows import (
 from hotset.bench.report import about, said
 from hotset.bench.table import number, span, table
 from hotset.bench.timing import Spread
-from hotset.placement.plan import human_bytes
+from hotset.placement.size import human_bytes
 
 SCHEMA, SCHEMA_VERSION = "hotset.bench.images", 1
 FIGURES = (

@@ -13,7 +13,7 @@ from hotset.bench.rows import AUGMENTED, COPY_FRESH, COPY_REUSED, PLAIN, PLAIN_0
 from hotset.bench.settings import Settings
 from hotset.bench.table import number, span, table
 from hotset.bench.timing import Spread
-from hotset.placement.plan import human_bytes
+from hotset.placement.size import human_bytes
 
 SCHEMA, SCHEMA_VERSION = "hotset.bench.cifar", 1
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotset.placement.plan import human_bytes
+from hotset.placement.size import human_bytes
 from hotset.progress import Bar, in_few_digits
 
 if TYPE_CHECKING:

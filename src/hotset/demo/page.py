@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotset.demo import plots, wording
 from hotset.demo.wording import NOTICEABLE, comparison, seconds
-from hotset.placement.plan import human_bytes
+from hotset.placement.size import human_bytes
 
 if TYPE_CHECKING:
     from hotset.demo.report import Report

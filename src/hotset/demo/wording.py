@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotset.demo.measure import EpochTime
-from hotset.placement.plan import human_bytes
+from hotset.placement.size import human_bytes
 
 if TYPE_CHECKING:
     from hotset.demo.report import Report

@@ -19,7 +19,9 @@ from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.ids import Occurrences, check_ids
 from hotset.loader.keep import Options
-from hotset.placement.budget import resolve_device
+from hotset.placement.budget import Budget
+from hotset.placement.link import Link, link_to
+from hotset.placement.placing import Placing
 from hotset.placement.plan import Plan
 from hotset.rng import Key
 from hotset.sample.column import LeafSchema
@@ -74,15 +76,15 @@ class CachedDataset(Dataset[Any]):
         *,
         pre_transform: Any = None,
         transform: Any = None,
-        device: str | torch.device | None = None,
+        device: str | torch.device | Link | None = None,
         dtype: torch.dtype | None = None,
         num_workers: int = 0,
         progress: Progress | None = None,
     ) -> None:
         options = Options(
-            device=resolve_device(device),
+            link=link_to(device),
+            placing=Placing(budget=Budget("100%", host="100%")),
             dtype=check_dtype(dtype),
-            budget="100%",
             check_every=0,
             settings={"num_workers": num_workers, "collate_fn": None},
             progress=progress,

@@ -23,8 +23,11 @@ from hotset.keys.source import SourceIdentity, identity_of
 from hotset.loader.digest import samples_in
 from hotset.loader.filling import Filling, begin_filling, filling_at
 from hotset.ops.resample import makes_one_size
-from hotset.placement.budget import budget_bytes, free_bytes
-from hotset.placement.plan import Tier, human_bytes
+from hotset.placement.device import free_bytes
+from hotset.placement.link import Link
+from hotset.placement.placing import Placing
+from hotset.placement.size import human_bytes
+from hotset.placement.tiers import Tier
 from hotset.progress import Told, shown
 from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import DenseColumn, LeafSchema, RaggedColumn, describe
@@ -68,10 +71,13 @@ class Options:
     """How batches are to come out, and what may be used for it.
 
     Attributes:
-        device: where batches come out.
+        link: to the device where batches come out.
+        placing: where samples may be kept, and which of them.
         dtype: floating dtype of the chain's leaf; None leaves it as the chain makes it.
+        storage_dtype: floating dtype that the chain's leaf is kept in, where it is floating-point;
+            None keeps it as it is. By field for dictionaries.
+        ragged: how leaves whose length differs come out; None refuses them.
         is_channels_last: memory format of images.
-        budget: bytes, "8GB" or "60%" that resident data may take on the device.
         check_every: one sample in so many of the first epoch is compared; 0 compares none.
         settings: of the `DataLoader` that runs what has no batched form.
         progress: told how far the filling is.
@@ -80,16 +86,23 @@ class Options:
         cache: where samples are to be kept on disk; None keeps them in memory.
     """
 
-    device: torch.device
+    link: Link
+    placing: Placing = field(default_factory=Placing)
     dtype: torch.dtype | None = None
+    storage_dtype: Any = None
+    ragged: Any = None
     is_channels_last: bool = False
-    budget: int | str | None = None
     check_every: int = CHECK_EVERY
     settings: dict[str, Any] = field(default_factory=lambda: {"num_workers": 0, "collate_fn": None})
     progress: Progress | None = None
     threads: int | None = None
     may_read_ahead: bool = False
     cache: Cache | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches come out."""
+        return self.link.device
 
     @property
     def collate(self) -> Callable[[list[Any]], Any] | None:
@@ -142,8 +155,7 @@ def keep(analysis: Analysis, options: Options) -> Kept | str:
         if options.cache is not None:
             notes.append("nothing to cache: the samples lie in memory or in a store already")
         return _placed(found, is_near, notes, options)
-    is_cuda = options.device.type == "cuda"
-    room = budget_bytes(None if is_cuda else options.budget, free_bytes(CPU))
+    room = options.placing.budget.left("host", free_bytes(CPU))
     if not is_near and needed > room:
         exceeding = f"{human_bytes(needed)} exceed the budget of {human_bytes(room)} in host memory"
         return "; ".join([*notes, exceeding])
@@ -154,7 +166,7 @@ def _placed(resident: Resident, is_near: bool, notes: list[str], options: Option
     if is_near:
         return Kept(resident.to(options.device), "device", tuple(notes))
     resident = resident.to(CPU)
-    is_cuda = options.device.type == "cuda"
+    is_cuda = options.link.is_apart
     tier: Tier = "disk" if resident.store is not None else "host" if is_cuda else "device"
     return Kept(resident, tier, tuple(notes))
 
@@ -162,9 +174,9 @@ def _placed(resident: Resident, is_near: bool, notes: list[str], options: Option
 def _fits_device(needed: int, analysis: Analysis, options: Options) -> tuple[bool, list[str]]:
     """Whether samples are to lie on a CUDA device, and why not where there is no room."""
     is_on_host = analysis.split.mode == "worker" or options.collate is not None
-    if options.device.type != "cuda" or is_on_host:
+    if not options.link.is_apart or is_on_host:
         return False, []
-    room = budget_bytes(options.budget, free_bytes(options.device))
+    room = options.placing.budget.left("device", options.link.free_bytes())
     if needed <= room:
         return True, []
     exceeding = f"{human_bytes(needed)} exceed the budget of {human_bytes(room)}"

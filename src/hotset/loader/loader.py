@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -24,7 +25,9 @@ from hotset.loader.keep import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
-from hotset.placement.budget import resolve_device
+from hotset.placement.budget import Budget
+from hotset.placement.link import Link, link_to
+from hotset.placement.placing import PREFETCH_BATCHES, PREFETCH_BYTES, placing_of
 from hotset.sources.mapstyle import dataset_source
 from hotset.sources.source import (
     Source,
@@ -40,15 +43,21 @@ from hotset.sources.sweep import Progress
 def accelerate(
     loader: DataLoader[Any],
     *,
-    device: str | torch.device | None = None,
+    device: str | torch.device | Link | None = None,
     dtype: torch.dtype | None = None,
     channels_last: bool = False,
-    budget: int | str | None = None,
+    budget: int | str | Mapping[str, Any] | Budget | None = None,
     check_every: int = CHECK_EVERY,
     progress: Progress | None = None,
     cache: str | os.PathLike[str] | None = None,
     fill: Fill = "eager",
     version: str | None = None,
+    tier: str = "auto",
+    reserve: int | str = 0,
+    policy: str = "auto",
+    prefetch_batches: int = PREFETCH_BATCHES,
+    prefetch_bytes: int | str = PREFETCH_BYTES,
+    storage_dtype: torch.dtype | None = None,
 ) -> Loader:
     """A loader that gives the same batches as `loader`, only sooner.
 
@@ -63,8 +72,9 @@ def accelerate(
         dtype: floating dtype that images, or the first floating-point leaf, come out as; integers
             and labels keep theirs. None keeps what the chain makes.
         channels_last: whether images come out in `torch.channels_last`.
-        budget: what resident data may take on the device: bytes, "8GB" or "60%" of what is free;
-            None is half of what is free.
+        budget: what kept samples may take on the device (on the CPU: in memory): bytes, "8GB" or
+            "60%" of what is free; None is half of what is free. For several memories a mapping of
+            "device", "host" and "disk" to these; for several loaders one `hotset.Budget`.
         check_every: one sample in so many of the first epoch is made again by the dataset itself
             and compared bit for bit; 0 compares none.
         progress: called with (samples read, total) while the data is read once.
@@ -74,6 +84,16 @@ def accelerate(
         fill: when a new store is filled: "eager" at once, "lazy" in the first epoch, which then
             starts without delay. An epoch that is left early is used as far as it got.
         version: your word for what the store cannot be told apart by itself (see `hotset.build`).
+        tier: where samples are kept: "device", "mixed" (a part there, the rest copied when it is
+            wanted), "host" or "disk"; "auto" takes the first of these that has room.
+        reserve: bytes to be left free on the device for the model, in the same spellings.
+        policy: which samples a device keeps that has no room for all: "static", "next-use",
+            "frequency" or "lru"; "auto" chooses by the sampler.
+        prefetch_batches: batches on their way to the device at once.
+        prefetch_bytes: bytes on their way at once, at most.
+        storage_dtype: floating dtype that floating-point samples are kept in, as torch.float16;
+            batches come out in the dtype that they had. The error is measured and stands in
+            `.plan`. None keeps every bit.
 
     Returns:
         A `hotset.Loader`.
@@ -111,7 +131,7 @@ def accelerate(
             f"{type(loader).__name__} has an __iter__ of its own, which need not give what its "
             "sampler and collate_fn say; pass a torch.utils.data.DataLoader itself"
         )
-    target, out_dtype = resolve_device(device), check_dtype(dtype)
+    link, out_dtype = link_to(device), check_dtype(dtype)
     _check_every(check_every)
     dataset = loader.dataset
     length = dataset_length(dataset)
@@ -127,10 +147,19 @@ def accelerate(
         place = location_of(cache, argument="cache")
         kept = Cache(place, dataset, fill, version, identity)
     options = Options(
-        device=target,
+        link=link,
+        placing=placing_of(
+            tier=tier,
+            budget=budget,
+            reserve=reserve,
+            policy=policy,
+            prefetch_batches=prefetch_batches,
+            prefetch_bytes=prefetch_bytes,
+            is_apart=link.is_apart,
+        ),
         dtype=out_dtype,
+        storage_dtype=storage_dtype,
         is_channels_last=channels_last,
-        budget=budget,
         check_every=check_every,
         settings=worker_settings(loader),
         progress=progress,
@@ -166,10 +195,19 @@ class Loader(Epochs):
         shard: (rank, world size): this loader's part of every global batch. Needs a seed.
         num_workers: processes for steps that have no batched form.
         channels_last: whether images come out in `torch.channels_last`.
-        budget: what resident data may take on the device: bytes, "8GB" or "60%".
+        budget: what kept samples may take: bytes, "8GB", "60%", a mapping of "device", "host" and
+            "disk" to these, or a `hotset.Budget` (see `hotset.accelerate`).
         check_every: one sample in so many of the first epoch is made again and compared; 0 for
             none.
         progress: called with (samples read, total) while data is read once.
+        tier: where samples are kept; as all that follow but the last, see `hotset.accelerate`.
+        reserve: bytes to be left free on the device for the model.
+        policy: which samples a device keeps that has no room for all.
+        prefetch_batches: batches on their way to the device at once.
+        prefetch_bytes: bytes on their way at once, at most.
+        storage_dtype: floating dtype that the first field is kept in; for dictionaries also
+            `{field: dtype}`.
+        ragged: how fields whose length differs come out.
 
     Raises:
         ConfigError: for arguments that cannot be used, or no samples.
@@ -197,23 +235,30 @@ class Loader(Epochs):
         *,
         shuffle: bool = False,
         transform: Any = None,
-        device: str | torch.device | None = None,
+        device: str | torch.device | Link | None = None,
         dtype: torch.dtype | None = None,
         seed: int | None = None,
         drop_last: bool = False,
         shard: tuple[int, int] = (0, 1),
         num_workers: int = 0,
         channels_last: bool = False,
-        budget: int | str | None = None,
+        budget: int | str | Mapping[str, Any] | Budget | None = None,
         check_every: int = CHECK_EVERY,
         progress: Progress | None = None,
+        tier: str = "auto",
+        reserve: int | str = 0,
+        policy: str = "auto",
+        prefetch_batches: int = PREFETCH_BATCHES,
+        prefetch_bytes: int | str = PREFETCH_BYTES,
+        storage_dtype: Any = None,
+        ragged: Any = None,
     ) -> None:
         if isinstance(source, DataLoader):
             raise UnsupportedError("to make a DataLoader faster use hotset.accelerate(loader)")
         _check_batch_size(batch_size)
         _check_workers(num_workers)
         _check_every(check_every)
-        target, out_dtype = resolve_device(device), check_dtype(dtype)
+        link, out_dtype = link_to(device), check_dtype(dtype)
         if is_array_data(source):
             found: Source = array_source(source, transform)
             length = check_length(len(found), "the data")
@@ -222,10 +267,20 @@ class Loader(Epochs):
             found = dataset_source(source, transform)
         order = _order(length, batch_size, shuffle, drop_last, seed, shard)
         options = Options(
-            device=target,
+            link=link,
+            placing=placing_of(
+                tier=tier,
+                budget=budget,
+                reserve=reserve,
+                policy=policy,
+                prefetch_batches=prefetch_batches,
+                prefetch_bytes=prefetch_bytes,
+                is_apart=link.is_apart,
+            ),
             dtype=out_dtype,
+            storage_dtype=storage_dtype,
+            ragged=ragged,
             is_channels_last=channels_last,
-            budget=budget,
             check_every=check_every,
             settings={"num_workers": num_workers, "collate_fn": None},
             progress=progress,

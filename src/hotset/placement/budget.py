@@ -1,26 +1,30 @@
-"""Budgets: how many bytes a tier may take."""
+"""Budgets: how many bytes a tier may take, of one loader or of several together."""
 
 from __future__ import annotations
 
-import os
 import re
+import weakref
+from collections.abc import Mapping
+from typing import Any, Literal
 
-import torch
-
-from hotset.errors import ConfigError, DeviceError
+from hotset.errors import ConfigError
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 DEFAULT_SHARE = 0.5
 """Share of the free memory taken when no budget is given: the model comes first."""
+Amount = int | str | None
+Memory = Literal["device", "host", "disk"]
+MEMORIES: tuple[Memory, ...] = ("device", "host", "disk")
 
 
-def budget_bytes(budget: int | str | None, free_bytes: int) -> int:
+def budget_bytes(budget: Amount, free_bytes: int, name: str = "budget") -> int:
     """A budget in bytes.
 
     Args:
         budget: bytes, "8GB", "60%" of what is free, or None for half of what is free.
         free_bytes: what is free.
+        name: of the argument, for errors.
 
     Raises:
         ConfigError: if it is none of these.
@@ -39,46 +43,108 @@ def budget_bytes(budget: int | str | None, free_bytes: int) -> int:
             return int(free_bytes * float(match[1]) / 100)
         if match and match[2].upper() in UNITS:
             return int(float(match[1]) * UNITS[match[2].upper()])
-    raise ConfigError(f"`budget` must be bytes, '8GB' or '60%', got {budget!r}")
+    raise ConfigError(f"`{name}` must be bytes, '8GB' or '60%', got {budget!r}")
 
 
-def free_bytes(device: torch.device) -> int:
-    """Bytes free on a device now; on the CPU, what the system calls available."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+class Budget:
+    """What loaders may hold; several that are given the same one share it.
 
+    A loader gives back what it held when it is deleted.
 
-def resolve_device(device: str | torch.device | None) -> torch.device:
-    """A device that exists, with its number; None is torch's default device.
+    Args:
+        device: on the device: bytes, "8GB", "60%" of what is free there, or None for half of it.
+        host: in host memory, likewise.
+        disk: in stores that are made, likewise; None for all that is free.
+        reserve: what is to be left free on the device for the model, in the same spellings; it
+            comes off before any share is taken.
 
     Raises:
-        ConfigError: if it is no device's name.
-        DeviceError: if this machine has no such device; says what there is.
+        ConfigError: if an amount is none of these.
+
+    Example:
+        >>> import hotset
+        >>> shared = hotset.Budget("8GB", host="50%", reserve="2GB")  # for `budget=` of loaders
+        >>> shared.left("device", 9_000_000_000)
+        7000000000
     """
-    try:
-        found = torch.get_default_device() if device is None else torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(f"`device` must be like 'cpu' or 'cuda:0', got {device!r}") from error
-    if found.type == "cpu":
-        return torch.device("cpu")
-    if found.type != "cuda":
-        raise DeviceError(f"`device` must be 'cpu' or 'cuda', got {str(found)!r}")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    current = torch.cuda.current_device() if count else 0
-    number = current if found.index is None else found.index  # type: ignore[redundant-expr]
-    if number >= count:
-        built = torch.version.cuda or "no CUDA"
-        there = f"{count} CUDA device(s)" if count else "no CUDA device, only the CPU"
-        raise DeviceError(
-            f"device={str(device)!r} was asked for, but there is {there} "
-            f"(PyTorch {torch.__version__}, built with {built}); pass device='cpu'"
+
+    def __init__(
+        self,
+        device: Amount = None,
+        *,
+        host: Amount = None,
+        disk: Amount = None,
+        reserve: int | str = 0,
+    ) -> None:
+        self._amounts: dict[Memory, Amount] = {"device": device, "host": host, "disk": disk}
+        self._reserve = reserve
+        for name, amount in self._amounts.items():
+            budget_bytes(amount, 0, f"budget[{name!r}]")
+        if reserve is None:
+            raise ConfigError("`reserve` must be bytes, '8GB' or '60%', got None")
+        budget_bytes(reserve, 0, "reserve")
+        self._held: dict[Memory, int] = {"device": 0, "host": 0, "disk": 0}
+
+    def __repr__(self) -> str:
+        given = {**self._amounts, "reserve": self._reserve or None}
+        return f"Budget({', '.join(f'{n}={a!r}' for n, a in given.items() if a is not None)})"
+
+    def held(self, memory: Memory) -> int:
+        """Bytes that loaders hold of it now.
+
+        Args:
+            memory: "device", "host" or "disk".
+        """
+        return self._held[memory]
+
+    def left(self, memory: Memory, free_bytes: int) -> int:
+        """Bytes that may still be taken.
+
+        Args:
+            memory: "device", "host" or "disk".
+            free_bytes: what is free there now.
+        """
+        held, amount = self._held[memory], self._amounts[memory]
+        there = free_bytes + held
+        reserve = budget_bytes(self._reserve, there) if memory == "device" else 0
+        usable = max(0, there - reserve)
+        total = usable if memory == "disk" and amount is None else budget_bytes(amount, usable)
+        return max(0, (min(total, usable) if reserve else total) - held)
+
+    def take(self, memory: Memory, nbytes: int, holder: Any) -> None:
+        """Counts bytes as held until their holder is deleted."""
+        self._held[memory] += nbytes
+        weakref.finalize(holder, self._give_back, memory, nbytes)
+
+    def _give_back(self, memory: Memory, nbytes: int) -> None:
+        self._held[memory] -= nbytes
+
+
+def as_budget(budget: Any, reserve: int | str = 0, *, is_apart: bool = True) -> Budget:
+    """A budget from what a user gave.
+
+    Args:
+        budget: a `Budget`; or an amount, of the memory that samples are to lie in; or a mapping of
+            "device", "host" and "disk" to amounts.
+        reserve: what is to be left free on the device.
+        is_apart: whether the device has memory of its own; an amount alone is for that then.
+
+    Raises:
+        ConfigError: if it is none of these.
+    """
+    if isinstance(budget, Budget):
+        if reserve:
+            raise ConfigError(
+                "`reserve` is part of a hotset.Budget: give it there, as Budget(reserve=...)"
+            )
+        return budget
+    if not isinstance(budget, Mapping):
+        budget_bytes(budget, 0)
+        return Budget(reserve=reserve, **{"device" if is_apart else "host": budget})
+    unknown = [name for name in budget if name not in MEMORIES]
+    if unknown:
+        raise ConfigError(
+            f"`budget` may name {', '.join(MEMORIES)}, got {unknown[0]!r}; what is to be left for "
+            "the model is `reserve`"
         )
-    return torch.device("cuda", number)
+    return Budget(reserve=reserve, **budget)

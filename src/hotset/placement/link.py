@@ -1,0 +1,269 @@
+"""Links: how bytes get from host memory to a device, and what memory it has.
+
+A link has one side queue for copies, next to the queue that the consumer's own work is in. What is
+copied while the consumer computes costs it nothing; what is not there in time it waits for, on the
+device, without stopping the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from hotset.errors import DeviceError, DeviceMemoryError
+from hotset.placement.device import free_bytes, resolve_device
+
+PLACING_BYTES = 64 << 20
+"""Samples are placed in parts of so many bytes, since a driver holds a part twice."""
+
+
+class Transfer(Protocol):
+    """Copies that were begun together, and are waited for together."""
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        """Queues a copy from a buffer of the link's to memory of the device's.
+
+        Raises:
+            DeviceError: if it fails.
+        """
+        ...
+
+    def end(self) -> None:
+        """Says that no more copies belong to it."""
+        ...
+
+
+@runtime_checkable
+class Link(Protocol):
+    """A device, and the way to it.
+
+    Attributes:
+        name: of the device, for plans and messages.
+        device: where tensors made by `empty` lie.
+        is_apart: whether the device has memory of its own; else nothing is ever copied.
+    """
+
+    name: str
+    device: torch.device
+    is_apart: bool
+
+    def free_bytes(self) -> int:
+        """Bytes free on the device now."""
+        ...
+
+    def bandwidth(self) -> float | None:
+        """Bytes per second that copies run at, measured or known; None where none are made."""
+        ...
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Device memory, uninitialised.
+
+        Raises:
+            DeviceMemoryError: if there is not so much.
+        """
+        ...
+
+    def buffer(self, nbytes: int) -> Tensor:
+        """(nbytes,) uint8 host memory that copies can run from beside everything else."""
+        ...
+
+    def begin(self, after: Any = None) -> Transfer:
+        """A transfer, begun now.
+
+        Args:
+            after: a point that `reached` gave; no copy of it starts before the consumer's work has
+                come there. None for none.
+        """
+        ...
+
+    def wait(self, transfer: Any) -> None:
+        """Makes the consumer's work that is queued from now on start after a transfer's end."""
+        ...
+
+    def join(self, transfer: Any) -> None:
+        """Returns when a transfer is over, so that its buffers may be written to again."""
+        ...
+
+    def reached(self) -> Any:
+        """The point in the consumer's work where all that is queued so far is done."""
+        ...
+
+
+def place(link: Link, source: Tensor) -> Tensor:
+    """A copy of a host tensor on the device, its rows end to end; returns when it is there.
+
+    Raises:
+        DeviceMemoryError: if there is not so much memory.
+        DeviceError: if a copy fails.
+    """
+    target = link.empty(source.shape, source.dtype)
+    fill(link, target, source)
+    return target
+
+
+def fill(link: Link, target: Tensor, source: Tensor) -> None:
+    """Copies a host tensor into device memory of its shape, part by part."""
+    if len(source.shape) == 0 or source.numel() == 0:
+        return
+    row_bytes = max(1, source[0].numel() * source.element_size())
+    rows = max(1, PLACING_BYTES // row_bytes)
+    for start in range(0, len(source), rows):
+        # The memory may be some that work still queued has given back.
+        transfer = link.begin(link.reached())
+        transfer.copy(target[start : start + rows], source[start : start + rows])
+        transfer.end()
+        link.join(transfer)
+
+
+class HostLink:
+    """The CPU: samples are where batches come out, and nothing is copied."""
+
+    name = "cpu"
+    is_apart = False
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
+
+    def free_bytes(self) -> int:
+        return free_bytes(self.device)
+
+    def bandwidth(self) -> float | None:
+        return None
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        return torch.empty(tuple(shape), dtype=dtype)
+
+    def buffer(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8)
+
+    def begin(self, after: Any = None) -> Transfer:
+        return _HostTransfer()
+
+    def wait(self, transfer: Any) -> None:
+        pass  # a host copy is over when it returns
+
+    def join(self, transfer: Any) -> None:
+        pass
+
+    def reached(self) -> Any:
+        return None
+
+
+class _HostTransfer:
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        target.copy_(source)
+
+    def end(self) -> None:
+        pass
+
+
+class CudaLink:
+    """A CUDA device: pinned buffers, one side stream, and events.
+
+    Args:
+        device: with its number.
+    """
+
+    is_apart = True
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.name = device, str(device)
+        self._stream: Any = None
+        self._rate: float | None = None
+
+    def free_bytes(self) -> int:
+        # What torch's allocator has cached and does not use is free for its tensors too.
+        cached = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return free_bytes(self.device) + max(0, cached)
+
+    def bandwidth(self) -> float | None:
+        if self._rate is None:
+            self._rate = self._measured()
+        return self._rate
+
+    def _measured(self) -> float:
+        source, target = self.buffer(32 << 20), self.empty((32 << 20,), torch.uint8)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._side()):
+            target.copy_(source, non_blocking=True)
+            start.record()
+            for _ in range(4):
+                target.copy_(source, non_blocking=True)
+            end.record()
+        end.synchronize()
+        return float(4000 * source.numel() / start.elapsed_time(end))
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        try:
+            return torch.empty(tuple(shape), dtype=dtype, device=self.device)
+        except torch.OutOfMemoryError as error:
+            raise DeviceMemoryError(
+                f"{self.name} has no room for {tuple(shape)} {dtype}"
+            ) from error
+
+    def buffer(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+
+    def begin(self, after: Any = None) -> Transfer:
+        stream = self._side()
+        if after is not None:
+            stream.wait_event(after)
+        return _CudaTransfer(stream)
+
+    def wait(self, transfer: Any) -> None:
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(transfer.event)
+        for target in transfer.targets:
+            # Should it be released while this work is pending, its memory must not be given away.
+            target.record_stream(current)
+
+    def join(self, transfer: Any) -> None:
+        transfer.event.synchronize()
+
+    def reached(self) -> Any:
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def _side(self) -> Any:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        return self._stream
+
+
+class _CudaTransfer:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self.targets: list[Tensor] = []
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        try:
+            with torch.cuda.stream(self._stream):
+                target.copy_(source, non_blocking=True)
+        except RuntimeError as error:
+            raise DeviceError(f"copying to {target.device} failed: {error}") from error
+        target.record_stream(self._stream)
+        self.targets.append(target)
+
+    def end(self) -> None:
+        self.event.record(self._stream)
+
+
+def link_to(device: Any) -> Link:
+    """The link to a device.
+
+    Args:
+        device: a name, a `torch.device`, None for torch's default device, or a link itself.
+
+    Raises:
+        ConfigError: if it is no device's name.
+        DeviceError: if this machine has no such device.
+    """
+    if isinstance(device, Link):
+        return device
+    found = resolve_device(device)
+    return HostLink() if found.type == "cpu" else CudaLink(found)
