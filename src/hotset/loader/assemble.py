@@ -22,6 +22,7 @@ from hotset.loader.batch import (
 )
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
+from hotset.loader.cut import fitted
 from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
@@ -71,12 +72,14 @@ def assemble(source: Source, options: Options) -> Assembled:
     if not analysis.dataset.is_deterministic:
         return _unkept(analysis, options, analysis.dataset.reason)
     kept: Kept | str
+    analysis, _, notes = fitted(analysis, options)
     try:
         kept = keep(analysis, options)
     except UnkeepableError as found:
         kept = str(found)
     if isinstance(kept, str):
         return _unkept(analysis, options, kept)
+    kept = replace(kept, notes=(*notes, *kept.notes))
     if analysis.split.mode == "worker" or not fits_stages(analysis, kept.resident):
         return _per_sample(analysis, options, kept)
     return _batched(analysis, options, kept)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hotset.chain import torchvision
@@ -25,6 +25,7 @@ from hotset.sources.source import Reader, Source, read, spread
 
 PROBES = 4
 """Samples looked at before anything is decided."""
+Look = Callable[[Sequence[Step], Sequence[Sequence[Any]]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,7 @@ class Analysis:
         finals: per sample looked at, the schema of each leaf as the whole chain gives it.
         traced: per sample looked at, the schema of the chain's leaf before each step and after the
             last.
+        preferred: what would happen to each step if there were room for it; None where this is it.
     """
 
     source: Source
@@ -49,6 +51,7 @@ class Analysis:
     stored: tuple[LeafSchema, ...]
     finals: dict[int, tuple[LeafSchema, ...]]
     traced: dict[int, tuple[LeafSchema, ...]]
+    preferred: Split | None = None
 
     @property
     def final(self) -> tuple[LeafSchema, ...]:
@@ -58,9 +61,23 @@ class Analysis:
     @property
     def bytes_per_sample(self) -> int:
         """About what one sample takes when stored; text and objects count nothing."""
+        return self.bytes_at(self.split.cut)
+
+    def bytes_at(self, cut: int) -> int:
+        """About what one sample takes when stored as it is behind so many steps."""
         others = sum(schema.nbytes for schema in self.stored) - self.stored[self.source.leaf].nbytes
-        sizes = [schemas[self.split.cut].nbytes for schemas in self.traced.values()]
+        sizes = [schemas[cut].nbytes for schemas in self.traced.values()]
         return others + -(-sum(sizes) // len(sizes))
+
+    @property
+    def smaller(self) -> tuple[Analysis, ...]:
+        """The same with the cuts that need fewer bytes, in the order of preference."""
+        return tuple(self._with(split) for split in self.split.smaller)
+
+    def _with(self, split: Split) -> Analysis:
+        stored = list(self.stored)
+        stored[self.source.leaf] = next(iter(self.traced.values()))[split.cut]
+        return replace(self, split=split, stored=tuple(stored), preferred=self.split)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -70,12 +87,16 @@ class Analysis:
         return (Decision(name, action, self.dataset.reason), *self.split.decisions)  # type: ignore[arg-type]
 
 
-def analyse(source: Source, probes: Sequence[int] | None = None) -> Analysis:
+def analyse(
+    source: Source, probes: Sequence[int] | None = None, *, look: Look | None = None
+) -> Analysis:
     """Probes a source on a few samples spread over it; leaves all generators as they were.
 
     Args:
         source: not empty.
         probes: the samples to look at; None chooses them.
+        look: shown the steps and the samples' values before each and after the last, which are
+            let go of afterwards.
 
     Raises:
         SampleError: if a sample or a step fails.
@@ -93,6 +114,8 @@ def analyse(source: Source, probes: Sequence[int] | None = None) -> Analysis:
         inputs = [flatten(sample, spec)[0][source.leaf] for sample in samples]
         steps, traces = _classify(source, inputs, indices)
         split = split_chain(steps, traces, least_cut=source.once)
+        if look is not None:
+            look(steps, traces)
     stored = [describe(leaf) for leaf in leaves]
     stored[source.leaf] = describe(traces[0][split.cut])
     finals, traced = {}, {}
