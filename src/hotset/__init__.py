@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hotset.loader.loader import accelerate as accelerate
     from hotset.placement.budget import Budget as Budget
     from hotset.placement.plan import Plan as Plan
+    from hotset.planning.planner import plan as plan
     from hotset.store.opening import open as open
     from hotset.store.store import Store as Store
     from hotset.transforms import AlternatingFlip as AlternatingFlip
@@ -40,6 +41,7 @@ _HOMES = {
     "build": "hotset.building.build",
     "deterministic": "hotset.chain.marks",
     "open": "hotset.store.opening",
+    "plan": "hotset.planning.planner",
     "random": "hotset.chain.marks",
 }
 """Where each exported name lives: imported when first used, so that `import hotset` is quick."""

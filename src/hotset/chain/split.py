@@ -22,6 +22,7 @@ from hotset.ops.resample import makes_one_size
 from hotset.sample.column import describe
 
 Action = Literal["once", "table", "batch", "worker"]
+Rest = Literal["batch", "table", "worker", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,15 @@ class Position:
     """A point of a chain that it could be cut at.
 
     Attributes:
+        is_deterministic: whether all before it is.
         problem: why samples cannot be kept as they are there; empty where they can.
-        is_batched: whether all that is left runs on whole batches.
-        why_not: why it does not; empty where it does.
+        rest: how what is behind it runs: on whole batches, by tables alone, per sample, or nothing
+            is.
     """
 
+    is_deterministic: bool
     problem: str
-    is_batched: bool
-    why_not: str
+    rest: Rest
 
 
 NOT_STORABLE = "no point of the chain gives values of one shape and dtype that can be stored"
@@ -143,6 +145,8 @@ def positions(steps: Sequence[Step], traces: Sequence[Sequence[Any]]) -> tuple[P
         steps: as for `split_chain`.
         traces: as for `split_chain`.
     """
+    if not steps:
+        return (Position(True, "", "nothing"),)
     leading = leading_steps(steps)
     dense, ragged = _cuts_by_size(traces, len(steps))
     found = []
@@ -154,9 +158,16 @@ def positions(steps: Sequence[Step], traces: Sequence[Sequence[Any]]) -> tuple[P
         else:
             problem = _why_not_stored([trace[cut] for trace in traces])
         stages = _stages_behind(steps, traces, cut, is_ragged=cut in ragged)
-        why_not = stages if isinstance(stages, str) else ""
-        found.append(Position(problem, not why_not, why_not))
+        found.append(Position(cut <= leading, problem, _rest(stages)))
     return tuple(found)
+
+
+def _rest(stages: tuple[Stage, ...] | str) -> Rest:
+    if isinstance(stages, str):
+        return "worker"
+    if not stages:
+        return "nothing"
+    return "table" if all(stage.form is None for stage in stages) else "batch"
 
 
 def _why_not_stored(values: Sequence[Any]) -> str:

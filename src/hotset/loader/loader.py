@@ -114,23 +114,7 @@ def accelerate(
         >>> [y.tolist() for x, y in fast]
         [[0, 1, 2, 3], [4, 5]]
     """
-    if isinstance(loader, Epochs):
-        raise UnsupportedError("this loader is hotset's own already; pass the DataLoader")
-    if isinstance(loader, (str, bytes, os.PathLike)):
-        raise UnsupportedError(
-            f"accelerate takes a torch.utils.data.DataLoader, got {loader!r}; for a store's path "
-            f"use hotset.Loader(hotset.open({loader!r}), batch_size=...)"
-        )
-    if not isinstance(loader, DataLoader):
-        raise UnsupportedError(
-            f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
-            "dataset or arrays use hotset.Loader(data, batch_size=...)"
-        )
-    if type(loader).__iter__ is not DataLoader.__iter__:
-        raise UnsupportedError(
-            f"{type(loader).__name__} has an __iter__ of its own, which need not give what its "
-            "sampler and collate_fn say; pass a torch.utils.data.DataLoader itself"
-        )
+    check_loader(loader)
     link, out_dtype = link_to(device), check_dtype(dtype)
     _check_every(check_every)
     dataset = loader.dataset
@@ -173,6 +157,31 @@ def accelerate(
     result.sampler, result.batch_sampler = loader.sampler, loader.batch_sampler
     result.drop_last, result.num_workers = loader.drop_last, loader.num_workers
     return result
+
+
+def check_loader(loader: Any) -> None:
+    """Refuses what is not a `DataLoader` whose batches are known from its parts.
+
+    Raises:
+        UnsupportedError: says what to give instead.
+    """
+    if isinstance(loader, Epochs):
+        raise UnsupportedError("this loader is hotset's own already; pass the DataLoader")
+    if isinstance(loader, (str, bytes, os.PathLike)):
+        raise UnsupportedError(
+            f"accelerate takes a torch.utils.data.DataLoader, got {loader!r}; for a store's path "
+            f"use hotset.Loader(hotset.open({loader!r}), batch_size=...)"
+        )
+    if not isinstance(loader, DataLoader):
+        raise UnsupportedError(
+            f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
+            "dataset or arrays use hotset.Loader(data, batch_size=...)"
+        )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise UnsupportedError(
+            f"{type(loader).__name__} has an __iter__ of its own, which need not give what its "
+            "sampler and collate_fn say; pass a torch.utils.data.DataLoader itself"
+        )
 
 
 class Loader(Epochs):

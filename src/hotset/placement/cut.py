@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from hotset.chain.split import Rest
 from hotset.errors import ConfigError
 from hotset.placement.tiers import Choice, Need, Rooms, Tier, choose_tier
-
-Rest = Literal["batch", "table", "worker", "nothing"]
-"""What runs behind a cut: steps on whole batches, a table alone, steps per sample, or nothing."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A point where a chain could be cut: what is before it runs once, what is behind it always.
+    """A point where a chain could be cut: what is before it runs once, the rest always.
 
     Attributes:
         position: number of steps before it.
@@ -29,7 +26,8 @@ class Cut:
         nbytes: of all samples.
         saved_ms: what is no longer run in an epoch takes so long, with the workers there are.
         tier: the nearest tier with room for them; None where there is none, or they cannot be kept.
-        rest: what runs behind it.
+        rest: how what is behind it runs: "batch", on whole batches; "table", by tables alone;
+            "worker", per sample; or "nothing", as there is nothing.
         is_chosen: whether the chain is cut here.
         reason: why it is, or why not.
     """

@@ -24,7 +24,8 @@ class Prediction:
         plain_s: an epoch of the plain loader.
         first_s: hotset's first epoch, with all that runs once.
         steady_s: each epoch after it.
-        gain: how many times faster than the plain epoch those are.
+        gain: how many times faster than the plain epoch those are; None where of the data nothing
+            is left that takes time, and the step is not known.
         worth_below_ms: the step time from which on hotset gains too little; None where it always
             gains enough, 0 where it never does.
         verdict: "accelerate", "leave it", or "it depends" (on the step).
@@ -40,7 +41,7 @@ class Prediction:
     plain_s: float
     first_s: float
     steady_s: float
-    gain: float
+    gain: float | None
     worth_below_ms: float | None
     verdict: Verdict
     reason: str

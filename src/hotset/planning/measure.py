@@ -19,9 +19,9 @@ from hotset.errors import SampleError
 from hotset.loader.batch import move
 from hotset.loader.loader import accelerate
 from hotset.placement.link import Link
-from hotset.sample.column import describe
+from hotset.sample.column import LeafSchema, describe
 from hotset.sample.tree import flatten, unflatten
-from hotset.sources.source import Source, read, spread
+from hotset.sources.source import Reader, Source, read, spread
 
 Clock = Callable[[], float]
 """Gives seconds."""
@@ -81,7 +81,12 @@ class Measured:
 
 
 def measure(
-    source: Source, names: Sequence[str], *, samples: int, clock: Clock = time.perf_counter
+    source: Source,
+    names: Sequence[str],
+    *,
+    samples: int,
+    reader: Reader | None = None,
+    clock: Clock = time.perf_counter,
 ) -> Measured:
     """Reads a few samples spread over a source several times, and times each step.
 
@@ -92,13 +97,15 @@ def measure(
         source: not empty.
         names: of its steps.
         samples: how many samples to take at most.
+        reader: reads a sample as the plain loader does, apart from the steps; None takes the
+            source's own.
         clock: gives seconds.
 
     Raises:
         SampleError: if a sample cannot be read, or a step fails.
     """
-    reader, calls = source.reader(None), source.steps
-    seen: list[list[Any]] = []
+    reader, calls = reader or source.reader(None), source.steps
+    seen: list[tuple[list[LeafSchema], Any]] = []
 
     def made(index: int, run: int) -> list[float]:
         """Seconds of reading and of each step; keeps what came out in `seen`."""
@@ -115,22 +122,23 @@ def measure(
             times.append(clock() - began)
             schemas.append(describe(values[0]))
         leaves[source.leaf] = values[0]
-        seen.append([schemas, unflatten(spec, iter(leaves))])
+        seen.append((schemas, unflatten(spec, iter(leaves))))
         return times
 
     began = clock()
     made(0, 0)
     first = clock() - began
-    seen.clear()
     fitting = MOST_SECONDS / (ROUNDS * first) if first > 0 else math.inf
     count = int(max(LEAST_SAMPLES, min(samples, fitting)))
     indices = spread(len(source), count)
-    taken = [[made(index, run) for index in indices] for run in range(ROUNDS)]
-    last = seen[-len(indices) :]
+    taken = []
+    for run in range(ROUNDS):
+        seen.clear()
+        taken.append([made(index, run) for index in indices])
     rows = []
     for number, name in enumerate((source.name, *names)):
         runs = [[times[number] for times in run] for run in taken]
-        leaves_after = [schemas[number] for schemas, _ in last]
+        leaves_after = [schemas[number] for schemas, _ in seen]
         rows.append(
             Row(
                 name,
@@ -139,7 +147,7 @@ def measure(
                 len({schema.shape for schema in leaves_after}) == 1,
             )
         )
-    return Measured(tuple(rows), [sample for _, sample in last])
+    return Measured(tuple(rows), [sample for _, sample in seen])
 
 
 def _called(call: StepCall, value: Any, name: str, number: int, index: int) -> Any:
@@ -160,7 +168,7 @@ def _timing(runs: Sequence[Sequence[float]]) -> Timing:
 
 
 def time_of(work: Callable[[], object], clock: Clock) -> float:
-    """Milliseconds that something takes: the median of several runs, after one that is not timed."""
+    """Milliseconds of some work: the median of several runs, after one that is not timed."""
     work()
     times = []
     for _ in range(ROUNDS):
@@ -243,8 +251,10 @@ def batched_ms(
     size: int,
     collate: Callable[[list[Any]], Any] | None,
     clock: Clock,
-) -> float:
+) -> tuple[float, str]:
     """Milliseconds that a batch takes behind a cut whose rest runs on whole batches, on the CPU.
+
+    It is made as `accelerate` would make it; what does, in words, comes with it.
 
     Args:
         source: of the samples.
@@ -264,4 +274,4 @@ def batched_ms(
         for _ in fast:
             pass
 
-    return time_of(epoch, clock) / BATCHES
+    return time_of(epoch, clock) / BATCHES, fast.plan.kernel

@@ -72,9 +72,10 @@ class Analysis:
     @property
     def smaller(self) -> tuple[Analysis, ...]:
         """The same with the cuts that need fewer bytes, in the order of preference."""
-        return tuple(self._with(split) for split in self.split.smaller)
+        return tuple(self.with_split(split) for split in self.split.smaller)
 
-    def _with(self, split: Split) -> Analysis:
+    def with_split(self, split: Split) -> Analysis:
+        """The same with another split, where there is no room for its own."""
         stored = list(self.stored)
         stored[self.source.leaf] = next(iter(self.traced.values()))[split.cut]
         return replace(self, split=split, stored=tuple(stored), preferred=self.split)
