@@ -126,7 +126,7 @@ def split_chain(
         problems[cut] = stages
     if found is None:
         cut = _worker_cut(steps, traces, list(dense or ragged), least_cut)
-        found = _per_sample(steps, cut, next(iter(problems.values()), NOT_STORABLE))
+        found = _per_sample(steps, cut, problems.get(cut, NOT_STORABLE))
     smaller = _smaller(found, traces, dense | ragged, ragged, least_cut, problems)
     found = replace(found, smaller=tuple(replace(each, leading=leading) for each in smaller))
     return _finished(found, traces, leading)

@@ -76,11 +76,16 @@ def fitted(analysis: Analysis, options: Options) -> tuple[Analysis, Choice, tupl
     )
     if number == 0:
         return analysis, choice, ()
-    steps, cut = analysis.split.steps, analyses[number].split.cut
-    behind = steps[cut - 1].name if cut else analysis.source.name
     wanted, taken = (need_of(each).nbytes for each in (analysis, analyses[number]))
     note = (
-        f"kept as it is behind {behind}, {human_bytes(taken)}: there is no room for "
-        f"{human_bytes(wanted)}, as it is behind {steps[analysis.split.cut - 1].name}"
+        f"kept {_behind(analyses[number])}, {human_bytes(taken)}: there is no room for "
+        f"{human_bytes(wanted)}, {_behind(analysis)}"
     )
     return analyses[number], choice, (note,)
+
+
+def _behind(analysis: Analysis) -> str:
+    cut = analysis.split.cut
+    if cut == 0:
+        return f"as {analysis.source.name} gives them"
+    return f"as they are behind step {cut - 1}, {analysis.split.steps[cut - 1].name}"

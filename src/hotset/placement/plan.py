@@ -104,7 +104,7 @@ def _fact(name: str, text: str, width: int | None) -> list[str]:
 
 
 def _table_of(cuts: tuple[Cut, ...], width: int | None) -> list[str]:
-    rows = [("  cut behind", "takes", "all samples", "saves", "then", "fits", "why")]
+    rows = [("  cut behind", "takes", "bytes", "saves", "then", "fits", "why")]
     for cut in cuts:
         can_be = cut.is_deterministic and not cut.problem
         rows.append(

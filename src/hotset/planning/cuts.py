@@ -127,7 +127,7 @@ def _reason(
     if cut.problem:
         return cut.problem
     if cut.tier is None:
-        return _exceeding(cut, facts[number])
+        return facts[number].unfit or exceeding(cut.nbytes, facts[number].rooms)
     if chosen is None:
         return "nothing is kept"
     if number == chosen:
@@ -142,8 +142,9 @@ def _reason(
         if is_alike:
             return f"{sizes} as well"
         return f"{sizes} all but {human_ms(-ahead)} of, per epoch"
-    if best.rest == "worker" or cut.rest == "worker":
-        return f"would run {cuts[number + 1].behind} again for every sample"
+    if cut.rest == "worker":
+        behind = cuts[number + 1].behind
+        return f"saves as much, but leaves {behind} to be run for every sample again"
     return "no fewer bytes, and more would be left to run"
 
 
@@ -168,14 +169,13 @@ def _is_before(cut: Cut, best: Cut) -> bool:
     return cut.position > best.position
 
 
-def _exceeding(cut: Cut, fact: Fact) -> str:
-    if fact.unfit:
-        return fact.unfit
-    rooms = [
-        (fact.rooms.device, f"on {fact.rooms.name}"),
-        (fact.rooms.host, "in host memory"),
-        (fact.rooms.disk, "on disk"),
+def exceeding(nbytes: int, rooms: Rooms) -> str:
+    """That samples have room in no memory."""
+    amounts = [
+        (rooms.device, f"on {rooms.name}"),
+        (rooms.host, "in host memory"),
+        (rooms.disk, "on disk"),
     ]
-    there = [f"{human_bytes(room)} {where}" for room, where in rooms if room is not None]
+    there = [f"{human_bytes(room)} {where}" for room, where in amounts if room is not None]
     budgets = "budget" if len(there) == 1 else "budgets"
-    return f"{human_bytes(cut.nbytes)} exceed the {budgets}: {', '.join(there)}"
+    return f"{human_bytes(nbytes)} exceed the {budgets}: {', '.join(there)}"

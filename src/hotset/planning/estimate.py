@@ -212,12 +212,18 @@ class Estimate:
             samples=len(source),
             bytes_held=0 if self.unkept else need_of(self.analysis).nbytes,
             kernel=kernel,
-            notes=(*notes, *choice.reasons, *self._about_times()),
+            notes=(*notes, *self._about_tiers(), *self._about_times()),
             cached=choice.cached if is_mixed else 0,
             rest=choice.rest or "" if is_mixed else "",
             cuts=self.cuts(costs),
             prediction=predict(costs),
         )
+
+    def _about_tiers(self) -> list[str]:
+        """Why no nearer tier, each reason once."""
+        if self.unkept:
+            return ["left as it is: nothing of it could be kept"]
+        return list(dict.fromkeys(self.choice.reasons))
 
     def _about_times(self) -> list[str]:
         count = len(self.measured.samples)

@@ -13,11 +13,13 @@ from torch.utils.data import Dataset
 from hotset.chain.probe import own_generators, preserved_generators
 from hotset.chain.split import Position, positions
 from hotset.errors import SchemaError
-from hotset.loader.cut import fitted
+from hotset.loader.cut import candidate_of, fitted
+from hotset.loader.keep import Options
 from hotset.placement.budget import Budget
 from hotset.placement.link import Link, link_to
 from hotset.placement.plan import Plan
 from hotset.placement.tiers import Choice
+from hotset.planning.cuts import exceeding
 from hotset.planning.estimate import Estimate
 from hotset.planning.measure import Clock, measure
 from hotset.planning.request import Asked, Step, asked_for
@@ -108,7 +110,7 @@ def planned(asked: Asked, *, clock: Clock = time.perf_counter) -> Plan:
         notes: tuple[str, ...] = ()
         if not unkept:
             cut, choice, notes = fitted(analysis, asked.options)
-            unkept = "; ".join(choice.reasons) if choice.tier == "source" else ""
+            unkept = _without_room(cut, asked.options) if choice.tier == "source" else ""
         names = [step.name for step in analysis.split.steps]
         is_plain = not names and isinstance(asked.dataset, Dataset)
         measured = measure(
@@ -120,6 +122,13 @@ def planned(asked: Asked, *, clock: Clock = time.perf_counter) -> Plan:
         )
         made = Estimate(asked, analysis, cut, choice, found, measured, unkept, clock)
         return made.plan(notes)
+
+
+def _without_room(analysis: Analysis, options: Options) -> str:
+    candidate = candidate_of(analysis, options)
+    if isinstance(candidate, str):
+        return candidate
+    return exceeding(candidate[0].nbytes, candidate[1])
 
 
 def _check_batches(analysis: Analysis) -> None:
