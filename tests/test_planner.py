@@ -19,6 +19,7 @@ from torchvision import transforms as v1
 import hotset
 from hotset.chain.probe import generator_states
 from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
+from hotset.placement.link import HostLink
 from hotset.placement.plan import Plan
 from tests.planned import TICK, Clock, Rows, Timed, noisy, plan_of, widened
 from tests.streams import MEAN, STD, Pictures
@@ -297,17 +298,66 @@ def test_arrays_and_tables_are_planned() -> None:
 
 def test_a_loader_gives_its_own_settings() -> None:
     """Batch size, workers, collate function, and how many samples an epoch draws."""
+    clock, sizes = Clock(), []
 
     def listed(samples: list[Any]) -> list[Any]:
+        sizes.append(len(samples))
+        clock.ticks += 8
         return samples
 
-    data = TensorDataset(torch.zeros(30, 5))
     sampler = torch.utils.data.SubsetRandomSampler(range(10))
-    loader = DataLoader(data, 4, sampler=sampler, num_workers=1, collate_fn=listed)
-    found = hotset.plan(loader, device="cpu", step=10.0).prediction
+    loader = DataLoader(Rows(clock, 5, []), 4, sampler=sampler, num_workers=1, collate_fn=listed)
+    plan = plan_of(loader, clock, step=100 * TICK)
+    found = plan.prediction
     assert found is not None
-    assert (found.batch_size, found.workers) == (4, 1)
-    assert found.plain_s == pytest.approx(0.030)  # three batches, each hidden by its step
+    assert set(sizes) == {4}
+    assert (found.batch_size, found.workers, plan.samples) == (4, 1, 40)
+    assert found.data_ms == (4 * 5 + 8) * TICK
+    assert found.plain_s == 3 * 100 * TICK / 1000
+    assert plan.cuts[0].saved_ms == 10 * 5 * TICK  # the collate function runs in any case
+
+
+class Apart(HostLink):
+    """A device with memory of its own, as far as budgets and bandwidths go."""
+
+    name, is_apart = "apart", True
+
+    def free_bytes(self) -> int:
+        return 1_000_000
+
+    def bandwidth(self) -> float:
+        return 1_024_000.0
+
+
+@pytest.mark.parametrize(
+    ("budget", "tier", "copied", "cached"),
+    [(2240, "device", 0, 0), (1120, "mixed", 28, 20), (10, "host", 56, 0)],
+)
+def test_copies_to_a_device_count(budget: int, tier: str, copied: int, cached: int) -> None:
+    """What it does not keep, as it is kept; the plain loader copies finished samples."""
+    clock = Clock()
+    data = Rows(clock, 5, [Timed("widened", widened, 2, clock)])
+    plan = plan_of(data, clock, device=Apart(), budget=budget, batch_size=10, step=200 * TICK)
+    assert (plan.device, plan.tier, plan.cached) == ("apart", tier, cached)
+    found = plan.prediction
+    assert found is not None
+    assert found.copy_ms == copied * 10 / 1024
+    assert found.rest_ms == 0
+    # All of the data runs before the step: 7 ticks a sample, and 56 bytes to be copied.
+    assert found.plain_s == 4 * (70 + 560 / 1000 + 200) * TICK / 1000
+    assert found.steady_s == 4 * 200 * TICK / 1000
+    assert plan.cuts[1].saved_ms == pytest.approx(280 * TICK + (56 - copied) * 40 / 1024)
+    assert plan.cuts[1].tier == tier
+    assert "steps that run on whole batches on apart count as 0" in plan.notes
+
+
+def test_samples_made_one_by_one_are_copied_whole() -> None:
+    """Where steps run per sample, nothing can lie on the device."""
+    clock = Clock()
+    plan = plan_of(Rows(clock, 5, chain_on(clock)), clock, device=Apart(), batch_size=10)
+    assert plan.tier == "host"
+    assert plan.prediction is not None
+    assert plan.prediction.copy_ms == (24 * 4 + 8) * 10 / 1024
 
 
 class Streamed(IterableDataset[Any]):
