@@ -424,3 +424,45 @@ def test_plans_of_loaders_are_as_they_were() -> None:
     plan: Plan = hotset.Loader(torch.zeros(4, 2), 2, device="cpu").plan
     assert (plan.cuts, plan.prediction) == ((), None)
     assert dataclasses.asdict(plan) == plan.as_dict()
+
+
+def test_slow_samples_are_measured_on_fewer() -> None:
+    """Two at least, however long they take; the plan says on how many."""
+    clock = Clock()
+    plan = plan_of(Rows(clock, 1024, []), clock)  # a second each
+    assert plan.notes[-1].startswith("times are of 2 samples, made 5 times each")
+    plan = plan_of(Rows(clock, 128, []), clock)
+    assert plan.notes[-1].startswith("times are of 8 samples, made 5 times each")
+
+
+def test_a_step_that_fails_on_a_measured_sample_is_named() -> None:
+    """Although the few that were probed passed."""
+
+    def picky(row: Tensor) -> Tensor:
+        if row[0] == 2:
+            raise ValueError("two")
+        return row.clone()
+
+    with pytest.raises(SampleError, match="step 0 of the transform, picky, failed at index 2: Val"):
+        hotset.plan(Rows(Clock(), 0, [picky]), device="cpu", samples=40)
+
+
+def test_a_dataset_that_holds_its_transforms_back_is_one_step() -> None:
+    """Reading it is all there is to time."""
+
+    class Own(Dataset[Any]):
+        def __len__(self) -> int:
+            return 12
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            clock.ticks += 3
+            return {"name": "x" * index, "row": torch.zeros(3), "shape": None}
+
+    clock = Clock()
+
+    def names(samples: list[Any]) -> list[str]:
+        return [sample["name"] for sample in samples]
+
+    plan = plan_of(DataLoader(Own(), 4, collate_fn=names), clock)
+    assert [(cut.behind, cut.ms, cut.is_chosen) for cut in plan.cuts] == [("Own", 3 * TICK, True)]
+    assert plan.tier == "device"
