@@ -144,7 +144,8 @@ def _reason(
         return f"{sizes} all but {human_ms(-ahead)} of, per epoch"
     if cut.rest == "worker":
         behind = cuts[number + 1].behind
-        return f"saves as much, but leaves {behind} to be run for every sample again"
+        saves = "saves as much" if is_alike else f"saves {human_ms(-ahead)} more per epoch"
+        return f"{saves}, but leaves {behind} to be run for every sample again"
     return "no fewer bytes, and more would be left to run"
 
 
