@@ -86,7 +86,8 @@ class Budget:
         self._held: dict[Memory, int] = {"device": 0, "host": 0, "disk": 0}
 
     def __repr__(self) -> str:
-        given = {**self._amounts, "reserve": self._reserve or None}
+        given: dict[str, Amount] = dict(self._amounts)  # type: ignore[arg-type]
+        given["reserve"] = self._reserve or None
         return f"Budget({', '.join(f'{n}={a!r}' for n, a in given.items() if a is not None)})"
 
     def held(self, memory: Memory) -> int:
