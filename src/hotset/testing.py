@@ -34,6 +34,7 @@ class SimulatedAccelerator:
         fail_copy: number of the copy, from 1, that fails; None for none.
 
     Attributes:
+        capacity_bytes: bytes of memory.
         bytes_copied: bytes copied so far, those of placing included.
         copies: number of copies so far.
         allocations: number of allocations so far, those that failed included.
@@ -68,7 +69,7 @@ class SimulatedAccelerator:
         fail_copy: int | None = None,
     ) -> None:
         self.device = torch.device("cpu")
-        self._capacity = budget_bytes(capacity, 0, "capacity")
+        self.capacity_bytes = budget_bytes(capacity, 0, "capacity")
         self._rate = budget_bytes(bandwidth, 0, "bandwidth")
         if self._rate == 0:
             raise ConfigError(f"`bandwidth` must be more than nothing a second, got {bandwidth!r}")
@@ -92,7 +93,7 @@ class SimulatedAccelerator:
         self._host = self.time
 
     def free_bytes(self) -> int:
-        return self._capacity - self.used_bytes
+        return self.capacity_bytes - self.used_bytes
 
     def bandwidth(self) -> float | None:
         return float(self._rate)

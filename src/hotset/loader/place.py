@@ -13,7 +13,7 @@ from hotset.loader.filling import Filling
 from hotset.loader.fit import fits_stages, is_per_sample
 from hotset.loader.options import Options
 from hotset.placement.device import free_bytes
-from hotset.placement.lanes import bytes_of, is_passing, take_rows
+from hotset.placement.lanes import bytes_of, chosen_on, is_passing, place_bytes, take_rows
 from hotset.placement.link import Link, place
 from hotset.placement.policy import Policy, Static, choose_policy
 from hotset.placement.ring import Ring, ring_for
@@ -21,7 +21,7 @@ from hotset.placement.stage import InPlace, Stage
 from hotset.placement.staging import Staged
 from hotset.placement.stats import Tally
 from hotset.placement.tiers import Choice, Need, Rooms, Tier, choose_tier, next_tier
-from hotset.sample.column import Column, DenseColumn, ListColumn, RaggedColumn
+from hotset.sample.column import Column, ListColumn, RaggedColumn
 from hotset.sources.analyse import Analysis
 from hotset.sources.resident import Resident
 
@@ -131,13 +131,15 @@ def placed(
     passing = [column for column in resident.columns if is_passing(column)]
     is_near = not is_per_sample(analysis, options) and fits_stages(analysis, resident)
     rooms = rooms_for(analysis, options, resident, is_near=is_near and bool(passing))
-    count = len(resident)
-    total = sum(column.nbytes for column in passing) if filling is None else 0
-    # Of a subset, the base that it is taken from lies in memory whole; only it moves.
-    mean = -(-total // max(1, max(map(len, passing), default=1)))
-    if filling is not None:
-        mean = analysis.bytes_per_sample
-    need = need_of(count, mean, options, rooms)
+    count, stored = len(resident), len(resident.columns[0])
+    if filling is None:
+        # Of a subset only its own samples move; of one with repetitions, each of them once.
+        nbytes = sum(column.nbytes for column in passing)
+        mean, moving = -(-nbytes // max(1, stored)), min(count, stored)
+    else:
+        mean, moving = analysis.bytes_per_sample, count
+    ring = ring_of(mean, options, rooms)
+    need = Need(moving, mean, ring.places * place_bytes(passing, ring.place_rows))
     if passing and all(_is_there(column, options.link) for column in passing):
         choice = Choice("device", None, count)
     else:
@@ -149,17 +151,20 @@ def placed(
         resident = resident.to(CPU)  # those of a store that grows take each other's place
     while True:
         try:
-            kept = _in(choice, resident, options, tally, ring_of(mean, options, rooms))
+            kept = _in(choice, resident, options, tally, ring)
             break
         except DeviceMemoryError as error:
-            lower = next_tier(choice, need, rooms)
-            if lower is None:
+            lower, less = next_tier(choice, need, rooms), ring.smaller()
+            if lower is None and less is None:
                 raise
+            instead = f"in the tier {choice.tier if lower is None else lower.tier}"
+            if lower is None:
+                instead = "batches pass in smaller parts"
             notes.append(
-                f"out of memory while placing in the tier {choice.tier}: {error}; "
-                f"in the tier {lower.tier} instead"
+                f"out of memory while placing in the tier {choice.tier}: {error}; {instead} instead"
             )
-            choice = lower
+            choice = choice if lower is None else lower
+            ring = ring if less is None or lower is not None else less
     if is_own:
         options.placing.budget.take("host", resident.nbytes, kept.resident)
     return replace(kept, notes=(*notes, *kept.notes), filling=filling)
@@ -179,11 +184,8 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
         return Kept(host, choice, InPlace(host, CPU, tally), CPU)
     if choice.tier == "device":
         near = on_device(resident, link)
-        moved = sum(
-            column.nbytes
-            for column in resident.columns
-            if is_passing(column) and not _is_there(column, link)
-        )
+        is_moved = not any(_is_there(column, link) for column in resident.columns)
+        moved = sum(c.nbytes for c in near.columns if is_passing(c)) if is_moved else 0
         tally.bytes_placed += moved
         budget.take("device", moved, near)
         return Kept(near, choice, InPlace(near, link.device, tally), link.device)
@@ -267,10 +269,17 @@ def on_device(resident: Resident, link: Link) -> Resident:
     Raises:
         DeviceMemoryError: if it has no room.
     """
-    resident.touch(np.arange(len(resident.columns[0])))
-    columns = tuple(_column_on(column, link) for column in resident.columns)
-    rows = None if resident.rows is None else place(link, resident.rows)
-    return replace(resident, columns=columns, rows=rows, store=None)
+    if all(_is_there(column, link) for column in resident.columns):
+        return resident.to(link.device)
+    resident = resident.to(CPU)
+    count = len(resident.columns[0])
+    rows = np.arange(count) if resident.rows is None else resident.rows.numpy()
+    is_part = len(rows) < count
+    chosen = rows if is_part else np.arange(count)
+    resident.touch(chosen)
+    columns = tuple(chosen_on(link, column, chosen) for column in resident.columns)
+    left = None if is_part or resident.rows is None else place(link, resident.rows)
+    return replace(resident, columns=columns, rows=left, store=None)
 
 
 def _is_there(column: Column, link: Link) -> bool:
@@ -278,14 +287,3 @@ def _is_there(column: Column, link: Link) -> bool:
     if isinstance(column, ListColumn) or link.device.type == "cpu":
         return False
     return column.data.device == link.device
-
-
-def _column_on(column: Column, link: Link) -> Column:
-    if _is_there(column, link):
-        return column.to(link.device)
-    if isinstance(column, ListColumn) or not is_passing(column):
-        return column
-    column = column.to(CPU)
-    if isinstance(column, DenseColumn):
-        return DenseColumn(column.schema, place(link, column.data))
-    return replace(column, data=place(link, column.data))

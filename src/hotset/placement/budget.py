@@ -110,7 +110,7 @@ class Budget:
         reserve = budget_bytes(self._reserve, there) if memory == "device" else 0
         usable = max(0, there - reserve)
         total = usable if memory == "disk" and amount is None else budget_bytes(amount, usable)
-        return max(0, (min(total, usable) if reserve else total) - held)
+        return max(0, min(total, usable) - held)
 
     def take(self, memory: Memory, nbytes: int, holder: Any) -> None:
         """Counts bytes as held until their holder is deleted."""

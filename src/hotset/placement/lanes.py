@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.placement.link import Link, Transfer, fill
+from hotset.placement.link import Link, Transfer, fill, place
 from hotset.sample.column import Column, DenseColumn, ListColumn, RaggedColumn
 
 
@@ -105,15 +105,7 @@ class DenseLane:
         )
         self._column = DenseColumn(first.schema, self._memory)
         self._seen: tuple[Tensor, np.ndarray] | None = None
-        self._fill(kept, link)
-
-    def _fill(self, kept: np.ndarray, link: Link) -> None:
-        part = max(1, PART_BYTES // max(1, self._row_bytes))
-        for start in range(0, len(kept), part):
-            rows = kept[start : start + part]
-            buffer = torch.empty(len(rows) * self._row_bytes, dtype=torch.uint8)
-            self.load(rows, buffer)
-            fill(link, self._memory[start : start + len(rows)], self._typed(buffer, len(rows)))
+        fill_rows(link, self._memory, first.data, kept)
 
     def _typed(self, buffer: Tensor, count: int) -> Tensor:
         flat = buffer[: count * self._row_bytes].view(self._memory.dtype)
@@ -160,33 +152,24 @@ class RaggedLane:
     Args:
         column: on the host.
         kept: (P,) int64 host rows that stay on the device.
-        room: (requests that pass at once, bytes of each at most; but room for any one sample there
-            always is).
+        room: (requests that pass at once, samples of each at most).
         link: to the device.
     """
 
     def __init__(
         self, column: RaggedColumn, kept: np.ndarray, room: tuple[int, int], link: Link
     ) -> None:
-        places, place_bytes = room
+        places, place_rows = room
         self._host, self._item = column, column.data.element_size()
         self._sizes = sizes_of(column)
-        self._place_values = max(place_bytes // self._item, int(self._sizes.max(initial=0)), 1)
+        self._place_values = place_bytes([column], place_rows) // self._item
         self._first = int(self._sizes[kept].sum())
         count = self._first + places * self._place_values
         self._memory = link.empty((count,), column.data.dtype)
         # Where each host row that stays begins on the device.
         self._starts: np.ndarray = np.full(len(column), -1, dtype=np.int64)
         self._starts[kept] = _ends(self._sizes[kept])
-        self._fill(kept, link)
-
-    def _fill(self, kept: np.ndarray, link: Link) -> None:
-        start = 0
-        for row in kept.tolist():
-            size = int(self._sizes[row])
-            begin = int(self._host.index[row, 0])
-            fill(link, self._memory[start : start + size], self._host.data[begin : begin + size])
-            start += size
+        fill(link, self._memory[: self._first], end_to_end(column, kept))
 
     @property
     def device_bytes(self) -> int:
@@ -269,6 +252,56 @@ def bytes_of(columns: Sequence[Column], rows: np.ndarray) -> int:
         elif isinstance(column, RaggedColumn):
             total += int(sizes_of(column)[rows].sum()) * column.data.element_size()
     return total
+
+
+def place_bytes(columns: Sequence[Column], rows: int) -> int:
+    """Bytes of a place of the ring for so many samples.
+
+    Where samples differ in size, for twice as many of the mean, and for any one of them; what does
+    not fit is asked for in parts.
+    """
+    total = 0
+    for column in columns:
+        if isinstance(column, DenseColumn):
+            total += rows * row_bytes(column)
+        elif isinstance(column, RaggedColumn):
+            sizes = sizes_of(column)
+            values = max(2 * rows * int(sizes.mean()), int(sizes.max())) if len(sizes) else 0
+            total += max(1, values) * column.data.element_size()
+    return total
+
+
+def fill_rows(link: Link, target: Tensor, source: Tensor, rows: np.ndarray) -> None:
+    """Copies some rows of a host tensor to the first rows of device memory, part by part."""
+    part = max(1, PART_BYTES // max(1, source[:1].numel() * source.element_size()))
+    for start in range(0, len(rows), part):
+        chosen = rows[start : start + part]
+        found = source.index_select(0, torch.from_numpy(chosen))
+        fill(link, target[start : start + len(chosen)], found)
+
+
+def end_to_end(column: RaggedColumn, rows: np.ndarray) -> Tensor:
+    """(values,) of some samples of a ragged column, on the host."""
+    starts, sizes = column.index[rows, 0].tolist(), sizes_of(column)[rows].tolist()
+    parts = [column.data[a : a + size] for a, size in zip(starts, sizes, strict=True)]
+    return torch.cat([column.data[:0], *parts])
+
+
+def chosen_on(link: Link, column: Column, rows: np.ndarray) -> Column:
+    """Some samples of a host column on the device; text and lists stay on the host.
+
+    Raises:
+        DeviceMemoryError: if it has no room.
+    """
+    if isinstance(column, DenseColumn):
+        memory = link.empty((len(rows), *column.data.shape[1:]), column.data.dtype)
+        fill_rows(link, memory, column.data, rows)
+        return DenseColumn(column.schema, memory)
+    if isinstance(column, ListColumn):
+        return ListColumn(column.schema, [column.items[row] for row in rows.tolist()])
+    index, values = column.index[rows].copy(), end_to_end(column, rows)
+    index[:, 0] = _ends(sizes_of(column)[rows])
+    return replace(column, data=place(link, values) if is_passing(column) else values, index=index)
 
 
 def is_passing(column: Column) -> bool:

@@ -25,6 +25,12 @@ class Ring:
         """Requests that are on their way or in use at once."""
         return self.ahead + 1
 
+    def smaller(self) -> Ring | None:
+        """A ring of half the memory or less, for where there is no room; None below one sample."""
+        if self.ahead > 1:
+            return Ring(self.ahead // 2, self.place_rows)
+        return Ring(self.ahead, self.place_rows // 2) if self.place_rows > 1 else None
+
 
 def ring_for(batch_rows: int, row_bytes: int, *, batches: int, nbytes: int) -> Ring:
     """A ring for batches of some size.

@@ -27,16 +27,15 @@ from hotset.placement.lanes import (
     RaggedLane,
     View,
     bytes_of,
+    chosen_on,
     is_passing,
 )
-from hotset.placement.link import Link, Transfer, place
+from hotset.placement.link import Link, Transfer
 from hotset.placement.policy import Lookup, Policy
 from hotset.placement.ring import Ring
 from hotset.placement.stage import Fetch, Fetched, Wanted, nothing
 from hotset.placement.stats import Tally
 from hotset.sample.column import Column, DenseColumn, RaggedColumn
-
-NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -119,9 +118,7 @@ class Staged:
                 host = partial(_column_of, self._held, number)
                 yield number, DenseLane(host, kept, self._slots, room, link, gather)
             elif isinstance(column, RaggedColumn) and is_passing(column):
-                mean = column.nbytes // max(1, len(column))
-                room = (ring.places, 2 * ring.place_rows * mean)
-                yield number, RaggedLane(column, kept, room, link)
+                yield number, RaggedLane(column, kept, (ring.places, ring.place_rows), link)
 
     def _passing(self) -> list[Column]:
         """The columns that pass to the device."""
@@ -248,6 +245,7 @@ class Staged:
         ticket = _Ticket(wanted, rows, lookup)
         self._tally.samples += len(rows)
         self._tally.hits += len(rows) - len(lookup.misses)
+        self._is_changed |= len(lookup.admitted) > 0
         if len(lookup.misses) == 0:
             return ticket
         found = self._places[self._turn]
@@ -304,7 +302,6 @@ class Staged:
         if ticket.place is None:
             return
         if len(lookup.admitted):
-            self._is_changed = True
             start = self._slots + ticket.place.number * self._ring.place_rows
             sources, into = self._on_device(start + lookup.admitted), self._on_device(lookup.into)
             for lane in self._lanes.values():
@@ -322,25 +319,11 @@ class Staged:
         for wanted in wants:
             rows = self._host_rows(wanted.ids)
             self._held.touch(rows)
-            views: list[View] = []
-            for leaf, column in enumerate(self._held.columns):
-                if leaf not in self._lanes:
-                    views.append((column, torch.from_numpy(rows)))
-                else:
-                    views.append(_placed_rows(column, rows, self._link))
+            every = torch.arange(len(rows), device=self._link.device)
+            views = [(chosen_on(self._link, column, rows), every) for column in self._held.columns]
             self._tally.samples += len(rows)
             self._tally.bytes_copied += bytes_of(self._passing(), rows)
             yield Fetched(wanted.what, views, nothing)
-
-
-def _placed_rows(column: Column, rows: np.ndarray, link: Link) -> View:
-    """Some rows of a host column as a column on the device."""
-    every = torch.arange(len(rows), device=link.device)
-    if isinstance(column, DenseColumn):
-        found = column.data.index_select(0, torch.from_numpy(rows))
-        return DenseColumn(column.schema, place(link, found)), every
-    assert isinstance(column, RaggedColumn)
-    return RaggedLane(column, rows, (0, 0), link).view(every, rows, NO_ROWS, 0)
 
 
 def _column_of(held: Held, number: int) -> DenseColumn:
