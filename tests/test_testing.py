@@ -115,7 +115,7 @@ def test_faults() -> None:
     """The n-th allocation finds no memory; the n-th copy fails; the next ones do not."""
     device = accelerator(fail_allocation=2, fail_copy=2)
     target = device.empty((500,), torch.uint8)
-    with pytest.raises(DeviceMemoryError, match="has no room for 1 bytes: 1.5 KB are free"):
+    with pytest.raises(DeviceMemoryError, match=r"has no room for 1 bytes: 1\.5 KB are free"):
         device.empty((1,), torch.uint8)
     transfer = device.begin()
     transfer.copy(target, HALF)
