@@ -75,6 +75,7 @@ LOADER_MEMBERS = [
     "sampler",
     "set_epoch",
     "state_dict",
+    "stats",
 ]
 
 

@@ -147,7 +147,7 @@ class CacheReport:
             f"{settings.count * settings.samples:,} reads are counted after "
             f"{settings.settle * settings.samples:,} in which the cache settles.",
             "f: share of the samples that one device has room for. In brackets what theory gives "
-            "for many samples and a settled cache; a dash where no formula is known to us.",
+            "for many samples and a cache that has settled; a dash where we know no formula.",
             f"by Zipf-like weights: the r-th heaviest sample has weight 1 / r^{ZIPF_EXPONENT:g}; "
             "static keeps the heaviest, and frequency has to learn them.",
             "one of R ranks: each epoch's permutation is dealt out among R devices, and this one "

@@ -27,6 +27,7 @@ from torch.utils.data.distributed import DistributedSampler
 from hotset.errors import ConfigError, StateError
 from hotset.loader.ids import check_ids
 from hotset.loader.permuted import is_permutation, permuted
+from hotset.placement.outlook import BATCH_ROWS, Outlook, Reuse
 from hotset.rng import Key
 
 DEFAULT = "default"
@@ -96,8 +97,8 @@ class Order(Protocol):
         ...
 
     @property
-    def may_read_ahead(self) -> bool:
-        """Whether it gives the same batches when they are asked for before they are wanted."""
+    def outlook(self) -> Outlook:
+        """What is known of it beforehand."""
         ...
 
     @property
@@ -176,16 +177,18 @@ class SamplerOrder:
         return not is_permutation(sampler)
 
     @property
-    def may_read_ahead(self) -> bool:
-        known = (
-            SequentialSampler,
-            RandomSampler,
-            SubsetRandomSampler,
-            WeightedRandomSampler,
-            DistributedSampler,
+    def outlook(self) -> Outlook:
+        sampler, size = self._sampler, getattr(self._batch_sampler, "batch_size", None)
+        reuse = _reuse(sampler) if type(self._batch_sampler) is BatchSampler else "unknown"
+        weights = None
+        if type(sampler) is WeightedRandomSampler:
+            reuse, weights = "repeats", sampler.weights.double().cpu().numpy()
+        return Outlook(
+            reuse=reuse,
+            may_read_ahead=reuse != "unknown" or self._ahead > 0,
+            weights=weights,
+            batch_rows=size if isinstance(size, int) else BATCH_ROWS,
         )
-        is_known = type(self._batch_sampler) is BatchSampler and type(self._sampler) in known
-        return is_known or self._ahead > 0
 
     def __len__(self) -> int:
         return len(self._batch_sampler)  # type: ignore[arg-type]
@@ -283,6 +286,16 @@ class SamplerOrder:
                 f"the sampler must give batches of whole numbers, got {batch!r}"
             ) from error
         return check_ids(ids, self._length)
+
+
+def _reuse(sampler: Any) -> Reuse:
+    """How the samples come again that a sampler of torch's own gives."""
+    if type(sampler) is DistributedSampler:
+        return "once" if sampler.num_replicas == 1 else "ranks"
+    if type(sampler) is RandomSampler and sampler.replacement:
+        return "repeats"
+    is_known = type(sampler) in (SequentialSampler, RandomSampler, SubsetRandomSampler)
+    return "once" if is_known else "unknown"
 
 
 def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:

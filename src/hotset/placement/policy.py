@@ -9,17 +9,15 @@ lru         those that were asked for last
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from hotset.errors import ConfigError
 from hotset.placement.future import NEVER, Future
+from hotset.placement.outlook import Reuse
 from hotset.placement.ranking import Ranking, make_ranking
 
-Reuse = Literal["once", "repeats", "ranks", "unknown"]
-"""How an epoch asks for samples: each once; some more often than others, or more than once by
-chance; a rank's part of a permutation; in an order of which nothing is known."""
 WINDOW_EPOCHS = 4
 """Times the number of samples that next-use wants to know beforehand. Drawn with replacement, 98 %
 of the samples come again within so many, and a longer view hardly adds hits."""
