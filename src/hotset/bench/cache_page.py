@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hotset.bench.cache_orders import ORDERS, PERMUTATION, Order
+from hotset.bench.cache_orders import ORDERS, PERMUTATION, RANKS_2, RANKS_4, REPLACEMENT, Order
 from hotset.bench.cache_report import POLICIES, CacheReport
 from hotset.bench.cache_theory import theory
 from hotset.drawing import Colours, as_png, as_svg, document
@@ -17,6 +17,8 @@ from hotset.drawing import Colours, as_png, as_svg, document
 PANEL_INCHES = 4.0, 3.1
 COLUMNS = 3
 LINE_POINTS = 201
+READ_AT = 0.5
+"""The share at which the curves are put into words."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ STYLE = """
 .key b { font-weight: 400; margin-right: .3em; }
 .numbers { max-width: 46rem; margin-bottom: .25rem; }
 h3 + .scroll { margin-top: .25rem; }
+.card ul { margin: .5rem 0 0; padding-left: 1.2rem; }
 .table { margin: 1.25rem 0; }
 @media (max-width: 34rem) {
   .numbers { font-size: .8rem; } .numbers th, .numbers td { padding-right: .4rem; } }
@@ -122,13 +125,6 @@ def _body(report: CacheReport) -> Iterable[str]:
         f'<p class="soft">{settings.samples:,} samples, batches of {settings.batch_size}. Points '
         "are simulated, lines are theory where there is a formula.</p>"
     )
-    half = {name: _at(report, name, 0.5) for name in ("static", "lru")}
-    if None not in half.values():
-        yield (
-            f"<p>Over permutations, with room for half of the samples, a pinned set finds "
-            f"{half['static']:.3f} of them on the device and the least recently used rule "
-            f"{half['lru']:.3f}.</p>"
-        )
     yield '<h2>In pictures</h2><div class="cards">'
     for order in ORDERS:
         plot = as_svg(
@@ -139,6 +135,7 @@ def _body(report: CacheReport) -> Iterable[str]:
             ),
         )
         yield f'<div class="card"><h3>{escape(order.name)}</h3>{_key()}{plot}</div>'
+    yield from _reading(report)
     yield "</div><h2>In numbers</h2>"
     yield '<p class="soft">Simulated, and in brackets what theory gives.</p>'
     for order in ORDERS:
@@ -150,9 +147,27 @@ def _body(report: CacheReport) -> Iterable[str]:
     yield f"<footer><p>{escape(found)}.</p><p>{escape(report.date)}.</p></footer>"
 
 
-def _at(report: CacheReport, policy: str, share: float) -> float | None:
-    found = [point for point in report.of(PERMUTATION, policy) if point.share == share]
-    return found[0].hit_rate if found else None
+def _reading(report: CacheReport) -> Iterable[str]:
+    """A card that says what the curves show, where room for half of the samples was simulated."""
+    if READ_AT not in report.settings.shares:
+        return
+    at = {
+        (point.order, point.policy): f"{point.hit_rate:.2f}"
+        for point in report.points
+        if point.share == READ_AT
+    }
+    sentences = (
+        f"A permutation asks for every sample once, so a fixed set cannot be beaten: "
+        f"{at[PERMUTATION, 'static']} of the reads, where the least recently used rule finds "
+        f"{at[PERMUTATION, 'lru']}.",
+        f"With replacement some samples come again soon. Who knows the order keeps those: "
+        f"{at[REPLACEMENT, 'next-use']} against {at[REPLACEMENT, 'static']}.",
+        f"A rank sees a part of each permutation. Later epochs show which samples it will see "
+        f"itself: {at[RANKS_2, 'next-use']} for two ranks, {at[RANKS_4, 'next-use']} for four.",
+    )
+    yield f'<div class="card"><h3>With room for half of the samples (f = {READ_AT:g})</h3><ul>'
+    yield from (f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    yield "</ul></div>"
 
 
 def _key() -> str:

@@ -78,7 +78,7 @@ def lru_dealt(f: np.ndarray, ranks: int) -> np.ndarray:
     u = (np.arange(STEPS) + 0.5) / STEPS
     unseen = np.sort(np.outer(1 - (1 - u) / ranks, 1 - u / ranks).ravel())
     hits, chance, passed = np.zeros_like(f), 1 / ranks, 1.0
-    while chance > 1e-6:
+    while chance > 1e-9:
         hits += chance * (1 - np.searchsorted(unseen, (1 - f) / passed) / len(unseen))
         chance, passed = chance * (1 - 1 / ranks), passed * (1 - 1 / ranks)
     return hits

@@ -95,7 +95,7 @@ class CompiledRanking:
 
 
 class PlainRanking:
-    """The same without a compiler: the definition, some fifty times slower.
+    """The same without a compiler: the definition, some fifteen times slower.
 
     A key that changes leaves its old entry in the heap, to be passed over when it comes to the top.
 
