@@ -22,6 +22,7 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
+from torch.utils.data.distributed import DistributedSampler
 from torchvision.transforms import v2
 
 import hotset
