@@ -16,6 +16,7 @@ from torchvision import transforms as v1
 import hotset
 from hotset.errors import ConfigError
 from hotset.placement.plan import Plan
+from hotset.testing import SimulatedAccelerator
 from tests.streams import MEAN, STD, Pictures, stream
 
 IMAGE_BYTES = 3 * 8 * 8 + 8
@@ -99,6 +100,37 @@ def test_an_earlier_cut_is_taken_where_only_it_has_room() -> None:
     )
     assert plan.cuts[2].reason == "7.8 KB exceed the budget: 7.8 KB in host memory"
     assert agreed(data, budget=10 * IMAGE_BYTES - 1).tier == "source"
+
+
+@pytest.mark.parametrize("budget", [20_000, 5000, 2500, 1000, {"device": 900, "host": 1000}])
+@pytest.mark.parametrize("tail", [[], [v1.RandomHorizontalFlip()], [jittered], [mirrored]])
+@pytest.mark.parametrize("batch_size", [3, 8])
+def test_the_plan_for_a_device_is_what_is_done(
+    budget: Any, tail: list[Any], batch_size: int
+) -> None:
+    """Tier, samples that it keeps, where the others lie, and the policy; nothing is placed."""
+    data = Pictures(24, v1.Compose([v1.ToTensor(), *tail]))
+    loader = DataLoader(data, batch_size, shuffle=True)
+    device = SimulatedAccelerator("1MB", bandwidth="1MB")
+    planned = hotset.plan(loader, device=device, budget=budget, samples=2)
+    assert (device.allocations, device.bytes_copied) == (0, 0)
+    done = hotset.accelerate(loader, device=device, budget=budget).plan
+    for name in ("tier", "cached", "rest", "policy", "device", "samples", "bytes_held", "kernel"):
+        assert getattr(planned, name) == getattr(done, name), name
+    assert [d.action for d in planned.decisions] == [d.action for d in done.decisions]
+
+
+def test_a_store_that_is_there_needs_no_room(tmp_path: Path) -> None:
+    """A disk budget is for what is still to be written."""
+    data = Pictures(10, v1.Compose([v1.ToTensor(), mirrored, jittered]))
+    loader = DataLoader(data, 4)
+    options: dict[str, Any] = {"device": "cpu", "cache": tmp_path / "stores"}
+    first = hotset.accelerate(loader, **options).plan
+    budget = {"disk": 10 * IMAGE_BYTES}
+    planned = hotset.plan(loader, budget=budget, **options)
+    again = hotset.accelerate(loader, budget=budget, **options).plan
+    assert first.bytes_held == planned.bytes_held == again.bytes_held == 10 * (4 * 192 + 8)
+    assert [d.action for d in planned.decisions] == [d.action for d in again.decisions]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

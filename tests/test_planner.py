@@ -19,8 +19,8 @@ from torchvision import transforms as v1
 import hotset
 from hotset.chain.probe import generator_states
 from hotset.errors import ConfigError, SampleError, SchemaError, UnsupportedError
-from hotset.placement.link import HostLink
 from hotset.placement.plan import Plan
+from hotset.testing import SimulatedAccelerator
 from tests.planned import TICK, Clock, Rows, Timed, noisy, plan_of, widened
 from tests.streams import MEAN, STD, Pictures
 
@@ -317,28 +317,23 @@ def test_a_loader_gives_its_own_settings() -> None:
     assert plan.cuts[0].saved_ms == 10 * 5 * TICK  # the collate function runs in any case
 
 
-class Apart(HostLink):
-    """A device with memory of its own, as far as budgets and bandwidths go."""
-
-    name, is_apart = "apart", True
-
-    def free_bytes(self) -> int:
-        return 1_000_000
-
-    def bandwidth(self) -> float:
-        return 1_024_000.0
+def apart() -> SimulatedAccelerator:
+    """A device with memory of its own, to which a KiB is copied in a millisecond."""
+    return SimulatedAccelerator("1MB", bandwidth=1_024_000)
 
 
 @pytest.mark.parametrize(
     ("budget", "tier", "copied", "cached"),
-    [(2240, "device", 0, 0), (1120, "mixed", 28, 20), (10, "host", 56, 0)],
+    [(2240, "device", 0, 40), (1120, "mixed", 42, 10), (10, "host", 56, 0)],
 )
 def test_copies_to_a_device_count(budget: int, tier: str, copied: int, cached: int) -> None:
     """What it does not keep, as it is kept; the plain loader copies finished samples."""
     clock = Clock()
     data = Rows(clock, 5, [Timed("widened", widened, 2, clock)])
-    plan = plan_of(data, clock, device=Apart(), budget=budget, batch_size=10, step=200 * TICK)
-    assert (plan.device, plan.tier, plan.cached) == ("apart", tier, cached)
+    device = apart()
+    plan = plan_of(data, clock, device=device, budget=budget, batch_size=10, step=200 * TICK)
+    assert (plan.device, plan.tier, plan.cached) == (device.name, tier, cached)
+    assert (device.allocations, device.bytes_copied) == (0, 0)
     found = plan.prediction
     assert found is not None
     assert found.copy_ms == copied * 10 / 1024
@@ -348,13 +343,13 @@ def test_copies_to_a_device_count(budget: int, tier: str, copied: int, cached: i
     assert found.steady_s == 4 * 200 * TICK / 1000
     assert plan.cuts[1].saved_ms == pytest.approx(280 * TICK + (56 - copied) * 40 / 1024)
     assert plan.cuts[1].tier == tier
-    assert "steps that run on whole batches on apart count as 0" in plan.notes
+    assert f"steps that run on whole batches on {device.name} count as 0" in plan.notes
 
 
 def test_samples_made_one_by_one_are_copied_whole() -> None:
     """Where steps run per sample, nothing can lie on the device."""
     clock = Clock()
-    plan = plan_of(Rows(clock, 5, chain_on(clock)), clock, device=Apart(), batch_size=10)
+    plan = plan_of(Rows(clock, 5, chain_on(clock)), clock, device=apart(), batch_size=10)
     assert plan.tier == "host"
     assert plan.prediction is not None
     assert plan.prediction.copy_ms == (24 * 4 + 8) * 10 / 1024

@@ -29,6 +29,7 @@ EXPORTED = [
     "open",
     "plan",
     "random",
+    "testing",
 ]
 DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
 ERRORS = [
@@ -51,7 +52,7 @@ ERRORS = [
     "StorageError",
     "UnsupportedError",
 ]
-WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors"}
+WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors", "testing"}
 """A plan comes from a loader; the others are not called."""
 
 SIGNATURES = {
@@ -78,6 +79,7 @@ LOADER_MEMBERS = [
     "sampler",
     "set_epoch",
     "state_dict",
+    "stats",
 ]
 
 

@@ -5,45 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from hotset.building.locations import Folder
-from hotset.loader.keep import Options
+from hotset.building.finding import location_in
+from hotset.building.locations import Folder, is_whole
+from hotset.building.recipe import recipe_for
+from hotset.loader.options import Cache, Options
+from hotset.loader.place import is_there, need_of, rooms_for
 from hotset.placement.cut import Candidate, choose_cut
-from hotset.placement.device import free_bytes
+from hotset.placement.lanes import is_passing
 from hotset.placement.size import human_bytes
-from hotset.placement.tiers import Choice, Need, Rooms
+from hotset.placement.tiers import Choice
 from hotset.sources.analyse import Analysis
+from hotset.sources.resident import Resident
 from hotset.store.arrayfile import free_bytes_at
 
 
-def need_of(analysis: Analysis) -> Need:
-    """What the samples take at the cut of an analysis."""
-    return Need(len(analysis.source), analysis.bytes_per_sample)
-
-
-def rooms_of(analysis: Analysis, options: Options) -> Rooms:
-    """What each memory may take of the samples at the cut of an analysis, now."""
-    budget, link = options.placing.budget, options.link
-    resident = analysis.source.resident() if analysis.split.cut == 0 else None
-    is_near = analysis.split.mode == "batch" and options.collate is None
-    return Rooms(
-        device=budget.left("device", link.free_bytes()) if link.is_apart and is_near else None,
-        host=budget.left("host", free_bytes(torch.device("cpu"))),
-        disk=None if options.cache is None or resident is not None else _disk(options),
-        is_apart=link.is_apart,
-        is_stored=resident is not None and resident.store is not None,
-        is_resident=resident is not None and resident.store is None,
-        name=link.name,
-    )
-
-
-def _disk(options: Options) -> int:
-    assert options.cache is not None
-    folder = options.cache.folder
-    # What goes to a URL is made in the user's own folder of copies first.
-    path = folder.path if isinstance(folder, Folder) else Path.home()
-    return options.placing.budget.left("disk", free_bytes_at(path))
+def kept_bytes(analysis: Analysis) -> int:
+    """About what all samples take at the cut of an analysis."""
+    return len(analysis.source) * analysis.bytes_per_sample
 
 
 def candidate_of(analysis: Analysis, options: Options) -> Candidate:
@@ -51,15 +29,47 @@ def candidate_of(analysis: Analysis, options: Options) -> Candidate:
 
     With a cache they are to be in a store in any case, whatever tier they are read into from it.
     """
-    need, rooms = need_of(analysis), rooms_of(analysis, options)
-    if rooms.disk is None:
+    resident = analysis.source.resident() if analysis.split.cut == 0 else None
+    rooms = rooms_for(analysis, options, resident)
+    need = need_of(len(analysis.source), analysis.bytes_per_sample, options, rooms)
+    if resident is not None:
+        if _is_on_device(resident, options):
+            rooms = replace(rooms, device=need.nbytes)  # it takes no more there
         return need, rooms
-    if need.nbytes > rooms.disk:
+    if options.cache is None:
+        return need, rooms
+    room = _disk(options.cache, options)
+    if need.nbytes > room and not _is_stored(analysis, options.cache):
         return (
-            f"{human_bytes(need.nbytes)} exceed the budget of {human_bytes(rooms.disk)} on disk, "
-            "where a `cache` keeps them"
+            f"{human_bytes(need.nbytes)} exceed the budget of {human_bytes(room)} on disk, where a "
+            "`cache` keeps them"
         )
     return need, replace(rooms, is_stored=True)
+
+
+def _is_on_device(resident: Resident, options: Options) -> bool:
+    passing = [column for column in resident.columns if is_passing(column)]
+    return bool(passing) and all(is_there(column, options.link) for column in passing)
+
+
+def _disk(cache: Cache, options: Options) -> int:
+    # What goes to a URL is made in the user's own folder of copies first.
+    path = cache.folder.path if isinstance(cache.folder, Folder) else Path.home()
+    return options.placing.budget.left("disk", free_bytes_at(path))
+
+
+def _is_stored(analysis: Analysis, cache: Cache) -> bool:
+    """Whether the store is there from an earlier run: then it takes no more room."""
+    recipe = recipe_for(
+        cache.dataset,
+        analysis,
+        is_whole=False,
+        version=cache.version,
+        identity=cache.identity,
+        opened=cache.opened,
+    )
+    location = location_in(cache.folder, analysis.source.name, recipe.fingerprint)
+    return is_whole(location.work(recipe.fingerprint)) or location.manifest() is not None
 
 
 def fitted(analysis: Analysis, options: Options) -> tuple[Analysis, Choice, tuple[str, ...]]:
@@ -70,13 +80,16 @@ def fitted(analysis: Analysis, options: Options) -> tuple[Analysis, Choice, tupl
     Raises:
         ConfigError: if the tier that was asked for has no room for any cut.
     """
+    found = analysis.source.resident() if analysis.split.cut == 0 else None
+    if found is not None and _is_on_device(found, options):  # whatever tier was asked for
+        return analysis, Choice("device", None, len(found)), ()
     analyses = (analysis, *analysis.smaller)
     number, choice = choose_cut(
         [candidate_of(each, options) for each in analyses], options.placing.tier
     )
     if number == 0:
         return analysis, choice, ()
-    wanted, taken = (need_of(each).nbytes for each in (analysis, analyses[number]))
+    wanted, taken = (kept_bytes(each) for each in (analysis, analyses[number]))
     note = (
         f"kept {_behind(analyses[number])}, {human_bytes(taken)}: there is no room for "
         f"{human_bytes(wanted)}, {_behind(analysis)}"

@@ -14,12 +14,14 @@ from hotset.chain.split import Decision, Position
 from hotset.errors import ConfigError
 from hotset.kernels.dispatch import NumbaEngine, Reference, TritonEngine
 from hotset.kernels.program import NotFusable, lower
-from hotset.loader.cut import candidate_of, need_of, rooms_of
-from hotset.loader.keep import Options
+from hotset.loader.cut import candidate_of, kept_bytes
+from hotset.loader.options import Options
+from hotset.loader.place import rooms_for
 from hotset.ops.resample import makes_one_size
 from hotset.placement.cut import Cut, choose_cut
 from hotset.placement.link import Link
 from hotset.placement.plan import Plan
+from hotset.placement.policy import choose_policy
 from hotset.placement.tiers import Choice
 from hotset.planning.cuts import Epoch, Fact, cuts_of
 from hotset.planning.measure import (
@@ -148,7 +150,7 @@ class Estimate:
             row=self.measured.rows[cut],
             bytes_per_sample=size,
             copied=self.copied(choice, size, position) * self.asked.drawn,
-            rooms=rooms_of(analysis, self.options),
+            rooms=rooms_for(analysis, self.options, None),
             tier=None if choice.tier == "source" else choice.tier,
             unfit=unfit,
         )
@@ -204,20 +206,34 @@ class Estimate:
         if self.unkept:
             decisions = tuple(Decision(d.step, "worker", self.unkept) for d in decisions)
         kernel = self.batched[1]
-        is_mixed = choice.tier == "mixed"
         return Plan(
             decisions=decisions,
             device=self.options.link.name,
             tier=choice.tier,
             samples=len(source),
-            bytes_held=0 if self.unkept else need_of(self.analysis).nbytes,
+            bytes_held=0 if self.unkept else kept_bytes(self.analysis),
             kernel=kernel,
             notes=(*notes, *self._about_tiers(), *self._about_times()),
-            cached=choice.cached if is_mixed else 0,
-            rest=choice.rest or "" if is_mixed else "",
+            cached=choice.cached,
+            rest=choice.rest or "",
+            policy=self._policy(),
             cuts=self.cuts(costs),
             prediction=predict(costs),
         )
+
+    def _policy(self) -> str:
+        """Which samples the device would keep, and why so."""
+        if self.choice.tier != "mixed":
+            return ""
+        outlook = self.options.outlook
+        return choose_policy(
+            self.options.placing.policy,
+            outlook.reuse,
+            len(self.wanted.source),
+            self.choice.cached,
+            weights=outlook.weights,
+            may_read_ahead=outlook.may_read_ahead,
+        )[1]
 
     def _about_tiers(self) -> list[str]:
         """Why no nearer tier, each reason once."""

@@ -19,6 +19,7 @@ from hotset.errors import SampleError
 from hotset.loader.batch import move
 from hotset.loader.loader import accelerate
 from hotset.placement.link import Link
+from hotset.placement.stats import Tally
 from hotset.sample.column import LeafSchema, describe
 from hotset.sample.tree import flatten, unflatten
 from hotset.sources.source import Reader, Source, read, spread
@@ -202,7 +203,7 @@ def measured_size(batch_size: int, bytes_per_sample: int) -> int:
 
 def step_ms(step: Callable[[Any], object], batch: Any, link: Link, *, clock: Clock) -> float:
     """Milliseconds of a training step on a batch that lies on the device."""
-    there = move(batch, link.device)
+    there = move(batch, link, Tally())
 
     def work() -> None:
         step(there)

@@ -14,7 +14,7 @@ from hotset.chain.probe import own_generators, preserved_generators
 from hotset.chain.split import Position, positions
 from hotset.errors import SchemaError
 from hotset.loader.cut import candidate_of, fitted
-from hotset.loader.keep import Options
+from hotset.loader.options import Options
 from hotset.placement.budget import Budget
 from hotset.placement.link import Link, link_to
 from hotset.placement.plan import Plan

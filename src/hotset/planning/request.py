@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +12,24 @@ from torch.utils.data import DataLoader
 
 from hotset.building.finding import location_of
 from hotset.errors import ConfigError, UnsupportedError
+from hotset.keys.source import SourceIdentity, identity_of
 from hotset.loader.epochs import Epochs
-from hotset.loader.keep import Cache, Options
 from hotset.loader.loader import check_loader
+from hotset.loader.options import Cache, Options
+from hotset.loader.order import SamplerOrder
 from hotset.loader.worker import worker_settings
 from hotset.placement.link import Link
+from hotset.placement.outlook import Outlook
 from hotset.placement.placing import PREFETCH_BATCHES, PREFETCH_BYTES, placing_of
 from hotset.sources.mapstyle import dataset_source
-from hotset.sources.source import Source, array_source, check_length, dataset_length, is_array_data
+from hotset.sources.source import (
+    Source,
+    array_source,
+    check_length,
+    dataset_length,
+    is_array_data,
+    memory_source,
+)
 
 BATCH_SIZE = 64
 """Of a dataset's batches, where none is given."""
@@ -79,7 +89,7 @@ def asked_for(
     if isinstance(data, Epochs):
         raise UnsupportedError("this loader is hotset's own already; what it does is its `.plan`")
     settings: dict[str, Any] = {"num_workers": 0, "collate_fn": None}
-    dataset, size, drawn = data, BATCH_SIZE, None
+    dataset, size, drawn, outlook = data, BATCH_SIZE, None, Outlook(may_read_ahead=True)
     if isinstance(data, DataLoader):
         check_loader(data)
         dataset, settings = data.dataset, worker_settings(data)
@@ -90,11 +100,14 @@ def asked_for(
     else:
         length = dataset_length(dataset)
     if isinstance(data, DataLoader):
+        outlook = SamplerOrder(data, length).outlook
         size, drawn = _batches_of(data)
     if workers is not None:
         settings["num_workers"] = _whole("workers", workers, 0)
     if batch_size is not None:
         size = _whole("batch_size", batch_size, 1)
+    if batch_size is not None or not isinstance(data, DataLoader):
+        outlook = replace(outlook, batch_rows=size)
     where = None if cache is None else location_of(cache, argument="cache")
     options = Options(
         link=link,
@@ -105,7 +118,8 @@ def asked_for(
             is_apart=link.is_apart,
         ),
         settings=settings,
-        cache=None if where is None else Cache(where, dataset),
+        outlook=outlook,
+        cache=None if where is None else Cache(where, dataset, identity=_identity_of(dataset)),
     )
     return Asked(
         dataset,
@@ -118,18 +132,14 @@ def asked_for(
     )
 
 
-def _batches_of(loader: DataLoader[Any]) -> tuple[int, int | None]:
-    """Samples in a batch and in an epoch, as far as the loader says so; no sampler is started.
+def _identity_of(dataset: Any) -> SourceIdentity | None:
+    """As loaders take it, before anything is read; samples in memory stay as they are."""
+    return None if memory_source(dataset) is not None else identity_of(dataset)
 
-    Raises:
-        ConfigError: if it makes no batches.
-    """
+
+def _batches_of(loader: DataLoader[Any]) -> tuple[int, int | None]:
+    """Samples in a batch and in an epoch, as far as the loader says so; no sampler is started."""
     batches: Any = loader.batch_sampler
-    if batches is None:
-        raise ConfigError(
-            "the DataLoader has batch_size=None (no batches); give it a batch_size or a "
-            "batch_sampler, hotset works on whole batches"
-        )
     size = loader.batch_size or getattr(batches, "batch_size", None)
     try:
         count = len(batches)
