@@ -112,7 +112,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
     images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
     batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking, **images)
-    pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
+    pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
         pipeline = CollatedPipeline(
@@ -163,7 +163,8 @@ def _engine(
         return choose_ragged_engine(ops, channels, **how)
     if not isinstance(column, DenseColumn):
         return None
-    return choose_engine(ops, (channels, height, width), column.data.dtype, **how)
+    shape, wide = (channels, height, width), schema.dtype
+    return choose_engine(ops, shape, column.data.dtype, wide=wide, **how)
 
 
 def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
@@ -193,7 +194,8 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         kernel=_workers(options),
         notes=(*kept.notes, *_unheeded(options)),
     )
-    checked = _checked(analysis, options, pipeline, resident, options.dtype)
+    near = replace(kept, resident=resident)
+    checked = _checked(analysis, options, pipeline, near, options.dtype)
     return Assembled(analysis, plan, checked, resident, reader)
 
 
@@ -216,7 +218,11 @@ def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
         samples=len(source),
         bytes_held=0,
         kernel=_workers(options),
-        notes=("left as it is: nothing of it could be kept", *_unheeded(options)),
+        notes=(
+            "left as it is: nothing of it could be kept",
+            *_unheeded(options),
+            *_not_narrowed(options),
+        ),
     )
     return Assembled(analysis, plan, pipeline, None, reader)
 
@@ -224,6 +230,11 @@ def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
 def _unheeded(options: Options) -> tuple[str, ...]:
     """What was asked for and is not done where samples are made one by one."""
     return ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+
+
+def _not_narrowed(options: Options) -> tuple[str, ...]:
+    is_asked = options.storage_dtype is not None
+    return ("storage_dtype has nothing to act on: nothing is kept",) * is_asked
 
 
 def _workers(options: Options) -> str:
@@ -236,18 +247,18 @@ def _checked(
     analysis: Analysis,
     options: Options,
     pipeline: Pipeline,
-    resident: Resident,
+    kept: Kept,
     dtype: torch.dtype | None,
 ) -> Pipeline:
     if options.check_every == 0:
         return pipeline
-
     check = SpotCheck(
         analysis.source,
         analysis.spec,
         analysis.split,
-        resident.leaves,
-        Cast(resident.leaf, dtype),
+        kept.resident.leaves,
+        Cast(kept.resident.leaf, dtype),
+        narrowed=kept.narrowed,
         every=options.check_every,
         is_stacking=options.collate is None,
     )

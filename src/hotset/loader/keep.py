@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from hotset.keys.fingerprint import Fingerprint
 from hotset.keys.source import SourceIdentity, identity_of
 from hotset.loader.digest import samples_in
 from hotset.loader.filling import Filling, begin_filling, filling_at
+from hotset.loader.narrowing import Narrowing, narrowing_of
 from hotset.ops.resample import makes_one_size
 from hotset.placement.device import free_bytes
 from hotset.placement.link import Link
@@ -125,12 +126,14 @@ class Kept:
         tier: what that is.
         notes: why it is no nearer, and what else is worth knowing.
         filling: what fills them in the first epoch; None where they are there.
+        narrowed: per leaf that is kept in a narrower dtype, the dtype.
     """
 
     resident: Resident
     tier: Tier
     notes: tuple[str, ...] = ()
     filling: Filling | None = None
+    narrowed: Mapping[int, torch.dtype] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
@@ -143,32 +146,42 @@ def keep(analysis: Analysis, options: Options) -> Kept | str:
     """The samples as the cut says, in the nearest tier that has room; or why in none.
 
     Raises:
-        HotsetError: as `hotset.build` and `fill_columns` do.
+        HotsetError: as `hotset.build`, `fill_columns`, `narrowing_of` and `Narrowing.apply` do.
         UnkeepableError: if reading shows that they cannot be kept.
     """
+    narrowing = narrowing_of(analysis, options.storage_dtype)
     found = analysis.source.resident() if analysis.split.cut == 0 else None
     if options.cache is not None and found is None:
-        return _on_disk(analysis, options, options.cache)
-    needed = analysis.bytes_per_sample * len(analysis.source)
+        return _on_disk(analysis, options, options.cache, narrowing)
+    needed = narrowing.bytes_per_sample(analysis) * len(analysis.source)
     is_near, notes = _fits_device(needed, analysis, options)
+    exceeding = "" if is_near else _exceeding_host(needed, options)
     if found is not None:
         if options.cache is not None:
             notes.append("nothing to cache: the samples lie in memory or in a store already")
-        return _placed(found, is_near, notes, options)
-    room = options.placing.budget.left("host", free_bytes(CPU))
-    if not is_near and needed > room:
-        exceeding = f"{human_bytes(needed)} exceed the budget of {human_bytes(room)} in host memory"
+        narrowing = narrowing.given_up(exceeding) if exceeding else narrowing
+        return _placed(found, is_near, notes, options, narrowing)
+    if exceeding:
         return "; ".join([*notes, exceeding])
-    return _placed(_in_memory(analysis, options), is_near, notes, options)
+    return _placed(_in_memory(analysis, options), is_near, notes, options, narrowing)
 
 
-def _placed(resident: Resident, is_near: bool, notes: list[str], options: Options) -> Kept:
-    if is_near:
-        return Kept(resident.to(options.device), "device", tuple(notes))
-    resident = resident.to(CPU)
-    is_cuda = options.link.is_apart
-    tier: Tier = "disk" if resident.store is not None else "host" if is_cuda else "device"
-    return Kept(resident, tier, tuple(notes))
+def _exceeding_host(needed: int, options: Options) -> str:
+    """Why samples cannot be held in host memory; nothing where they can."""
+    room = options.placing.budget.left("host", free_bytes(CPU))
+    if needed <= room:
+        return ""
+    return f"{human_bytes(needed)} exceed the budget of {human_bytes(room)} in host memory"
+
+
+def _placed(
+    resident: Resident, is_near: bool, notes: list[str], options: Options, narrowing: Narrowing
+) -> Kept:
+    resident, more = narrowing.apply(resident)
+    resident = resident.to(options.device if is_near else CPU)
+    is_far = options.link.is_apart and not is_near
+    tier: Tier = "disk" if resident.store is not None else "host" if is_far else "device"
+    return Kept(resident, tier, (*notes, *more), narrowed=narrowing.dtypes)
 
 
 def _fits_device(needed: int, analysis: Analysis, options: Options) -> tuple[bool, list[str]]:
@@ -295,7 +308,7 @@ def _in_memory(analysis: Analysis, options: Options) -> Resident:
     return resident
 
 
-def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
+def _on_disk(analysis: Analysis, options: Options, cache: Cache, narrowing: Narrowing) -> Kept:
     source = analysis.source
     recipe = recipe_for(
         cache.dataset,
@@ -313,13 +326,15 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
     notes: list[str] = []
     filling = None if is_there else filling_at(path)
     if cache.fill == "lazy" and not is_there:
-        if analysis.split.mode == "batch":
+        if narrowing.dtypes:
+            notes.append("filled before the first epoch: storage_dtype looks at every value first")
+        elif analysis.split.mode == "batch":
             filling = filling or begin_filling(recipe, path, find)
             if filling is not None and fits_stages(analysis, filling.resident):
                 filling.read(samples_in(len(source)))
                 check_fit(analysis, options, filling.resident)
                 note = f"the first epoch fills {location}"
-                return Kept(filling.resident, "disk", (note,), filling)
+                return Kept(filling.resident, "disk", (note, *narrowing.notes), filling)
             if filling is not None:
                 notes.append("filled before the first epoch: samples differ in shape")
         else:
@@ -328,11 +343,15 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache) -> Kept:
         with shown(cast(Told | None, options.progress), f"building {path.name}") as progress:
             filling.complete(options.workers, progress)
     store = _stored(recipe, path, find, options)
-    is_near, why = _fits_device(store.nbytes, analysis, options)
+    saved = analysis.bytes_per_sample - narrowing.bytes_per_sample(analysis)
+    needed = store.nbytes - saved * len(source)
+    is_near, why = _fits_device(needed, analysis, options)
     notes = [f"store: {location}", *notes, *why]
     resident = of_store(store, source.leaf)
     _check_stackable(analysis, options, resident)
-    return _placed(resident, is_near, notes, options)
+    exceeding = "" if is_near else _exceeding_host(needed, options)
+    narrowing = narrowing.given_up(exceeding) if exceeding else narrowing
+    return _placed(resident, is_near, notes, options, narrowing)
 
 
 def _stored(

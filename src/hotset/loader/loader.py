@@ -22,6 +22,7 @@ from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
 from hotset.loader.keep import CHECK_EVERY, FILL, Cache, Fill, Options
+from hotset.loader.narrowing import check_storage_dtype
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
@@ -158,7 +159,7 @@ def accelerate(
             is_apart=link.is_apart,
         ),
         dtype=out_dtype,
-        storage_dtype=storage_dtype,
+        storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
         is_channels_last=channels_last,
         check_every=check_every,
         settings=worker_settings(loader),
@@ -278,7 +279,7 @@ class Loader(Epochs):
                 is_apart=link.is_apart,
             ),
             dtype=out_dtype,
-            storage_dtype=storage_dtype,
+            storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
             ragged=ragged,
             is_channels_last=channels_last,
             check_every=check_every,

@@ -1,0 +1,134 @@
+"""Which leaves are kept in a narrower dtype, by the user's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from hotset.errors import ConfigError
+from hotset.placement.precision import DTYPES, check_narrower, name_of, narrowed
+from hotset.sources.analyse import Analysis
+from hotset.sources.resident import Resident
+
+KINDS = ("tensor", "array", "image")
+"""What a single dtype acts on; numbers are labels more often than not, and must be named."""
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """What is kept in a narrower dtype.
+
+    Attributes:
+        dtypes: per leaf, the dtype; empty where there is nothing to act on.
+        notes: why there is not.
+    """
+
+    dtypes: Mapping[int, torch.dtype] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def bytes_per_sample(self, analysis: Analysis) -> int:
+        """About what one sample takes then."""
+        whole = analysis.bytes_per_sample
+        others = sum(schema.nbytes for schema in analysis.stored)
+        others -= analysis.stored[analysis.source.leaf].nbytes
+        saved = 0
+        for leaf, dtype in self.dtypes.items():
+            schema = analysis.stored[leaf]
+            assert schema.dtype is not None
+            nbytes = whole - others if leaf == analysis.source.leaf else schema.nbytes
+            saved += nbytes - nbytes * dtype.itemsize // schema.dtype.itemsize
+        return whole - saved
+
+    def apply(self, resident: Resident) -> tuple[Resident, tuple[str, ...]]:
+        """The samples kept so, in memory where they lay in a store; and notes for the plan.
+
+        Raises:
+            PrecisionError: if a value lies outside a dtype's range; names sample, leaf and value.
+            FormatError: if a block of the store is damaged.
+        """
+        if not self.dtypes:
+            return resident, self.notes
+        resident.touch(np.arange(len(resident.columns[0])))
+        columns, notes = list(resident.columns), list(self.notes)
+        for leaf, dtype in self.dtypes.items():
+            path = f"sample{resident.spec.paths()[leaf]}"
+            columns[leaf], rounding = narrowed(columns[leaf], dtype, path=path, rows=resident.rows)
+            notes.append(str(rounding))
+        return replace(resident, columns=tuple(columns), store=None), tuple(notes)
+
+    def given_up(self, reason: str) -> Narrowing:
+        """Nothing is kept so, for a reason."""
+        if not self.dtypes:
+            return self
+        names = " and ".join(sorted({name_of(dtype) for dtype in self.dtypes.values()}))
+        return Narrowing({}, (*self.notes, f"not kept as {names}, but with every bit: {reason}"))
+
+
+def narrowing_of(analysis: Analysis, storage_dtype: Any) -> Narrowing:
+    """Which leaves are to be kept in a narrower dtype.
+
+    Args:
+        analysis: of the source.
+        storage_dtype: as `check_storage_dtype` passes it: a dtype for the chain's leaf, or by
+            field.
+
+    Raises:
+        ConfigError: if the dtype is not narrower than floating-point data, or a field is not there.
+    """
+    if storage_dtype is None:
+        return Narrowing()
+    paths, leaf = analysis.spec.paths(), analysis.source.leaf
+    asked = {leaf: storage_dtype}
+    if isinstance(storage_dtype, Mapping):
+        asked = {_leaf_of(name, analysis): dtype for name, dtype in storage_dtype.items()}
+    dtypes, notes = {}, []
+    for number, dtype in asked.items():
+        schema, path = analysis.stored[number], f"sample{paths[number]}"
+        is_meant = isinstance(storage_dtype, Mapping) or schema.kind in KINDS
+        if is_meant and check_narrower(schema, dtype, path):
+            dtypes[number] = dtype
+        else:
+            kept = schema if schema.dtype is None or not is_meant else name_of(schema.dtype)
+            notes.append(f"storage_dtype={dtype} has nothing to act on: {path} is kept as {kept}")
+    return Narrowing(dtypes, tuple(notes))
+
+
+def _leaf_of(name: Any, analysis: Analysis) -> int:
+    paths = analysis.spec.paths()
+    if analysis.spec.kind != "mapping":
+        raise ConfigError(
+            f"`storage_dtype` names the field {name!r}, but samples are no dictionaries; give one "
+            "dtype, for the first field"
+        )
+    if f"[{name!r}]" not in paths:
+        raise ConfigError(f"`storage_dtype` names the field {name!r}; the data has {paths}")
+    return paths.index(f"[{name!r}]")
+
+
+def check_storage_dtype(storage_dtype: Any, *, tier: Any) -> Any:
+    """A dtype that samples can be kept in, a mapping of fields to such, or None.
+
+    Raises:
+        ConfigError: if it is anything else, or samples are to be kept in a store.
+    """
+    if storage_dtype is None:
+        return None
+    given = storage_dtype.values() if isinstance(storage_dtype, Mapping) else (storage_dtype,)
+    for dtype in given:
+        if dtype not in DTYPES:
+            raise ConfigError(
+                f"`storage_dtype` must be {', '.join(map(str, DTYPES[:-1]))} or {DTYPES[-1]}, got "
+                f"{dtype!r}; integers and labels keep their own"
+            )
+    if not given:
+        raise ConfigError("`storage_dtype` names no field; leave it out, or give {field: dtype}")
+    if tier == "disk":
+        raise ConfigError(
+            '`storage_dtype` is for samples held in memory, and tier="disk" leaves them in a store,'
+            " which keeps every bit; leave one of the two out"
+        )
+    return storage_dtype
