@@ -160,10 +160,12 @@ def keep(analysis: Analysis, options: Options) -> Kept | str:
         if options.cache is not None:
             notes.append("nothing to cache: the samples lie in memory or in a store already")
         narrowing = narrowing.given_up(exceeding) if exceeding else narrowing
-        return _placed(found, is_near, notes, options, narrowing)
+        found, more = narrowing.apply(found)
+        return _placed(found, is_near, [*notes, *more], options, narrowing)
     if exceeding:
         return "; ".join([*notes, exceeding])
-    return _placed(_in_memory(analysis, options), is_near, notes, options, narrowing)
+    resident, more = _in_memory(analysis, options, narrowing)
+    return _placed(resident, is_near, [*notes, *more], options, narrowing)
 
 
 def _exceeding_host(needed: int, options: Options) -> str:
@@ -177,11 +179,10 @@ def _exceeding_host(needed: int, options: Options) -> str:
 def _placed(
     resident: Resident, is_near: bool, notes: list[str], options: Options, narrowing: Narrowing
 ) -> Kept:
-    resident, more = narrowing.apply(resident)
     resident = resident.to(options.device if is_near else CPU)
     is_far = options.link.is_apart and not is_near
     tier: Tier = "disk" if resident.store is not None else "host" if is_far else "device"
-    return Kept(resident, tier, (*notes, *more), narrowed=narrowing.dtypes)
+    return Kept(resident, tier, tuple(notes), narrowed=narrowing.dtypes)
 
 
 def _fits_device(needed: int, analysis: Analysis, options: Options) -> tuple[bool, list[str]]:
@@ -289,8 +290,11 @@ def _sample_at(resident: Resident, row: int) -> int:
     return int((resident.rows == row).nonzero()[0, 0])
 
 
-def _in_memory(analysis: Analysis, options: Options) -> Resident:
+def _in_memory(
+    analysis: Analysis, options: Options, narrowing: Narrowing
+) -> tuple[Resident, tuple[str, ...]]:
     source, split = analysis.source, analysis.split
+    narrowers = narrowing.narrowers(analysis.spec, len(source))
     prefix = Chained([step.call for step in split.steps[: split.cut]])
     told = cast(Told | bool | None, options.progress)
     with shown(told or False, f"reading {source.name}") as progress:
@@ -302,10 +306,11 @@ def _in_memory(analysis: Analysis, options: Options) -> Resident:
             is_ragged_allowed=bool(split.stages) or _is_per_sample(analysis, options),
             workers=options.workers,
             progress=cast(Progress | None, progress),
+            narrowers=narrowers,
         )
     resident = Resident(tuple(filled), analysis.spec, source.leaf)
     _check_stackable(analysis, options, resident)
-    return resident
+    return resident, narrowing.notes_on(narrowers)
 
 
 def _on_disk(analysis: Analysis, options: Options, cache: Cache, narrowing: Narrowing) -> Kept:
@@ -351,7 +356,8 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache, narrowing: Narr
     _check_stackable(analysis, options, resident)
     exceeding = "" if is_near else _exceeding_host(needed, options)
     narrowing = narrowing.given_up(exceeding) if exceeding else narrowing
-    return _placed(resident, is_near, notes, options, narrowing)
+    resident, more = narrowing.apply(resident)
+    return _placed(resident, is_near, [*notes, *more], options, narrowing)
 
 
 def _stored(

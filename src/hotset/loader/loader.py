@@ -58,7 +58,7 @@ def accelerate(
     policy: str = "auto",
     prefetch_batches: int = PREFETCH_BATCHES,
     prefetch_bytes: int | str = PREFETCH_BYTES,
-    storage_dtype: torch.dtype | None = None,
+    storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
 ) -> Loader:
     """A loader that gives the same batches as `loader`, only sooner.
 
@@ -92,9 +92,12 @@ def accelerate(
             "frequency" or "lru"; "auto" chooses by the sampler.
         prefetch_batches: batches on their way to the device at once.
         prefetch_bytes: bytes on their way at once, at most.
-        storage_dtype: floating dtype that floating-point samples are kept in, as torch.float16;
-            batches come out in the dtype that they had. The error is measured and stands in
-            `.plan`. None keeps every bit.
+        storage_dtype: torch.float16, torch.bfloat16 or torch.float32, which floating-point samples
+            are kept in where they are held in memory or on the device: what the steps that run
+            once give is rounded to it, and widened again before the other steps, so that batches
+            come out in the dtype that they had. The error is measured and stands in `.plan`. It
+            acts on what `dtype` acts on; for samples that are dictionaries `{field: dtype}` names
+            others. None keeps every bit.
 
     Returns:
         A `hotset.Loader`.
@@ -105,6 +108,7 @@ def accelerate(
         DeviceError: if the device is not there.
         SampleError: if a sample cannot be read; names its index.
         SchemaError: if samples cannot be batched; names the index and the leaf.
+        PrecisionError: if a value lies outside the range of `storage_dtype`.
         KeyingError: with `cache`, if something cannot be told apart by itself, or samples are read
             from files that nothing names; give a `version`.
 
@@ -206,8 +210,9 @@ class Loader(Epochs):
         policy: which samples a device keeps that has no room for all.
         prefetch_batches: batches on their way to the device at once.
         prefetch_bytes: bytes on their way at once, at most.
-        storage_dtype: floating dtype that the first field is kept in; for dictionaries also
-            `{field: dtype}`.
+        storage_dtype: dtype that the first field is kept in, if it is floating-point; for
+            dictionaries also `{field: dtype}`. Arrays are then copied, and what you write to them
+            is not seen.
         ragged: how fields whose length differs come out.
 
     Raises:
@@ -251,7 +256,7 @@ class Loader(Epochs):
         policy: str = "auto",
         prefetch_batches: int = PREFETCH_BATCHES,
         prefetch_bytes: int | str = PREFETCH_BYTES,
-        storage_dtype: Any = None,
+        storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
         ragged: Any = None,
     ) -> None:
         if isinstance(source, DataLoader):

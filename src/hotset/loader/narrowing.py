@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hotset.errors import ConfigError
-from hotset.placement.precision import DTYPES, check_narrower, name_of, narrowed
+from hotset.placement.precision import DTYPES, Narrower, check_narrower, name_of, narrowed
+from hotset.sample.tree import Spec
 from hotset.sources.analyse import Analysis
 from hotset.sources.resident import Resident
 
@@ -52,13 +54,31 @@ class Narrowing:
         """
         if not self.dtypes:
             return resident, self.notes
-        resident.touch(np.arange(len(resident.columns[0])))
-        columns, notes = list(resident.columns), list(self.notes)
-        for leaf, dtype in self.dtypes.items():
-            path = f"sample{resident.spec.paths()[leaf]}"
-            columns[leaf], rounding = narrowed(columns[leaf], dtype, path=path, rows=resident.rows)
-            notes.append(str(rounding))
-        return replace(resident, columns=tuple(columns), store=None), tuple(notes)
+        length, columns = len(resident.columns[0]), list(resident.columns)
+        resident.touch(np.arange(length))
+        narrowers = self.narrowers(resident.spec, length, resident.rows)
+        for leaf, narrower in narrowers.items():
+            columns[leaf] = narrowed(columns[leaf], narrower)
+        narrow = replace(resident, columns=tuple(columns), store=None)
+        return narrow, self.notes_on(narrowers)
+
+    def narrowers(self, spec: Spec, length: int, rows: Tensor | None = None) -> dict[int, Narrower]:
+        """What rounds each leaf, by leaf.
+
+        Args:
+            spec: the structure of a sample.
+            length: rows.
+            rows: (N,) int64, the row of every sample; None for all in order.
+        """
+        paths = spec.paths()
+        return {
+            leaf: Narrower(dtype, f"sample{paths[leaf]}", length=length, rows=rows)
+            for leaf, dtype in self.dtypes.items()
+        }
+
+    def notes_on(self, narrowers: Mapping[int, Narrower]) -> tuple[str, ...]:
+        """Notes for the plan: what rounding has done."""
+        return (*self.notes, *(str(narrower.result()) for narrower in narrowers.values()))
 
     def given_up(self, reason: str) -> Narrowing:
         """Nothing is kept so, for a reason."""

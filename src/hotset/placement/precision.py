@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -132,47 +132,123 @@ def kept_as(leaf: Any, dtype: torch.dtype) -> Any:
     return decode(widened(rounded(encode(leaf, schema), dtype), schema), schema)
 
 
-def narrowed(
-    column: Column, dtype: torch.dtype, *, path: str, rows: Tensor | None = None
-) -> tuple[Column, Rounding]:
-    """The same leaves kept in a narrower dtype, and what that did to them.
+class Narrower:
+    """Rounds the values of one leaf to a narrower dtype, and sums up how far they moved.
 
     Args:
-        column: floating-point leaves; those that are not, or are narrow already, stay.
         dtype: one of `DTYPES`.
         path: how messages call the leaf.
-        rows: (N,) int64, the row of every sample; None for all in order. Other rows are kept too,
-            but not looked at.
+        length: rows.
+        rows: (N,) int64, the row of every sample; None for all in order. Other rows are rounded
+            too, but not looked at.
+    """
+
+    def __init__(
+        self, dtype: torch.dtype, path: str, *, length: int, rows: Tensor | None = None
+    ) -> None:
+        self.dtype, self._path = dtype, path
+        self._samples = _Samples(length, rows)
+        self._sums: list[float] = []
+        self._count = self._other_than_zero = self._vanished = 0
+        self._nbytes = self._full_nbytes = 0
+        self._largest, self._sample = 0.0, 0
+
+    def take(self, values: Tensor, rows_of: RowsOf) -> Tensor:
+        """(n,) values in the dtype.
+
+        Args:
+            values: (n,) floating-point, wider.
+            rows_of: the rows that those at some positions are of.
+
+        Raises:
+            PrecisionError: if a finite value lies outside the dtype's range.
+        """
+        kept = rounded(values, self.dtype)
+        self._nbytes += len(kept) * kept.element_size()
+        self._full_nbytes += len(values) * values.element_size()
+        if len(values) == 0:
+            return kept
+        full, now = values.double(), kept.double()
+        is_counted = full.isfinite()
+        if not self._samples.are_all:
+            is_used = self._samples.are_used(rows_of(np.arange(len(values))))
+            is_counted &= torch.from_numpy(is_used).to(values.device)
+        is_beyond = is_counted & now.isinf()
+        if bool(is_beyond.any()):
+            place = _first(is_beyond)
+            self._refuse(self._sample_at(rows_of, place), full[place].item())
+        error = torch.where(is_counted, (full - now).abs(), 0.0)
+        self._sums.append(float(error.sum()))
+        self._count += int(is_counted.sum())
+        is_other = is_counted & (full != 0)
+        self._other_than_zero += int(is_other.sum())
+        self._vanished += int((is_other & (now == 0)).sum())
+        largest = error.max()
+        if float(largest) > self._largest:
+            self._largest = float(largest)
+            self._sample = self._sample_at(rows_of, _first(error == largest))
+        return kept
+
+    def item(self, item: Any, row: int) -> Any:
+        """An item of a `ListColumn`, of a row, in the dtype where it is a wider tensor."""
+        if not isinstance(item, tuple) or not is_narrowed_by(item[1], self.dtype):
+            return item
+        stored, schema = item
+        values = self.take(stored.reshape(-1), lambda positions: np.full_like(positions, row))
+        return values.reshape(stored.shape), schema
+
+    def result(self) -> Rounding:
+        """What was done to all values so far."""
+        return Rounding(
+            path=self._path,
+            dtype=self.dtype,
+            largest=self._largest,
+            sample=self._sample,
+            mean=math.fsum(self._sums) / max(1, self._count),
+            vanished=self._vanished / max(1, self._other_than_zero),
+            nbytes=self._nbytes,
+            full_nbytes=self._full_nbytes,
+        )
+
+    def _sample_at(self, rows_of: RowsOf, place: int) -> int:
+        return self._samples.number(int(rows_of(np.array([place]))[0]))
+
+    def _refuse(self, sample: int, value: float) -> None:
+        most = torch.finfo(self.dtype).max
+        advice = "leave `storage_dtype` out"
+        if self.dtype is torch.float16 and abs(value) <= torch.finfo(torch.bfloat16).max:
+            advice = f"use torch.bfloat16, which has the range of float32, or {advice}"
+        raise PrecisionError(
+            f"sample {sample} has the value {value!r} at {self._path}, but {name_of(self.dtype)} "
+            f"ends at {most:g}: it would become infinite; {advice}"
+        )
+
+
+def narrowed(column: Column, narrower: Narrower) -> Column:
+    """The same leaves kept in a narrower dtype; those that are not floating-point or wide stay.
+
+    Args:
+        column: the leaves, of every row.
+        narrower: rounds them, and measures what that does.
 
     Raises:
         PrecisionError: if a finite value lies outside the dtype's range; names sample and value.
     """
-    measure = _Measure(dtype, path, _Samples(len(column), rows))
     if isinstance(column, ListColumn):
-        items = [_item(measure, item, row) for row, item in enumerate(column.items)]
-        result: Column = ListColumn(column.schema, items)
-    elif is_narrowed_by(column.schema, dtype):
-        data = column.data.detach().as_subclass(Tensor)
-        target = torch.empty(data.shape, dtype=dtype, device=data.device)
-        rows_of = _rows_of(column)
-        for first, values, room in _chunks(data, target):
-            room.copy_(measure.take(values, partial(_shifted, rows_of, first)))
-        result = replace(column, data=target)
-    else:
-        result = column
-    return result, measure.result(result.nbytes, column.nbytes)
+        items = [narrower.item(item, row) for row, item in enumerate(column.items)]
+        return ListColumn(column.schema, items)
+    if not is_narrowed_by(column.schema, narrower.dtype):
+        return column
+    data = column.data.detach().as_subclass(Tensor)
+    target = torch.empty(data.shape, dtype=narrower.dtype, device=data.device)
+    rows_of = _rows_of(column)
+    for first, values, room in _chunks(data, target):
+        room.copy_(narrower.take(values, partial(_shifted, rows_of, first)))
+    return replace(column, data=target)
 
 
 RowsOf = Callable[[np.ndarray], np.ndarray]
 """The rows that the values at some positions are of."""
-
-
-def _item(measure: _Measure, item: Any, row: int) -> Any:
-    if not isinstance(item, tuple) or not is_narrowed_by(item[1], measure.dtype):
-        return item
-    stored, schema = item
-    values = measure.take(stored.reshape(-1), lambda positions: np.full_like(positions, row))
-    return values.reshape(stored.shape), schema
 
 
 def _rows_of(column: DenseColumn | RaggedColumn) -> RowsOf:
@@ -221,72 +297,6 @@ class _Samples:
 
     def number(self, row: int) -> int:
         return row if self._rows is None else int(np.flatnonzero(self._rows == row)[0])
-
-
-@dataclass
-class _Measure:
-    """Rounds values, and sums up how far they moved."""
-
-    dtype: torch.dtype
-    path: str
-    samples: _Samples
-    sums: list[float] = field(default_factory=list)
-    count: int = 0
-    other_than_zero: int = 0
-    vanished: int = 0
-    largest: float = 0.0
-    sample: int = 0
-
-    def take(self, values: Tensor, rows_of: RowsOf) -> Tensor:
-        """(n,) values in the dtype; those given are (n,) floating-point."""
-        kept = rounded(values, self.dtype)
-        if len(values) == 0:
-            return kept
-        full, now = values.double(), kept.double()
-        is_counted = full.isfinite()
-        if not self.samples.are_all:
-            is_used = self.samples.are_used(rows_of(np.arange(len(values))))
-            is_counted &= torch.from_numpy(is_used).to(values.device)
-        is_beyond = is_counted & now.isinf()
-        if bool(is_beyond.any()):
-            place = _first(is_beyond)
-            self._refuse(self._sample(rows_of, place), full[place].item())
-        error = torch.where(is_counted, (full - now).abs(), 0.0)
-        self.sums.append(float(error.sum()))
-        self.count += int(is_counted.sum())
-        is_other = is_counted & (full != 0)
-        self.other_than_zero += int(is_other.sum())
-        self.vanished += int((is_other & (now == 0)).sum())
-        largest = error.max()
-        if float(largest) > self.largest:
-            self.largest = float(largest)
-            self.sample = self._sample(rows_of, _first(error == largest))
-        return kept
-
-    def result(self, nbytes: int, full_nbytes: int) -> Rounding:
-        return Rounding(
-            path=self.path,
-            dtype=self.dtype,
-            largest=self.largest,
-            sample=self.sample,
-            mean=math.fsum(self.sums) / max(1, self.count),
-            vanished=self.vanished / max(1, self.other_than_zero),
-            nbytes=nbytes,
-            full_nbytes=full_nbytes,
-        )
-
-    def _sample(self, rows_of: RowsOf, place: int) -> int:
-        return self.samples.number(int(rows_of(np.array([place]))[0]))
-
-    def _refuse(self, sample: int, value: float) -> None:
-        most = torch.finfo(self.dtype).max
-        advice = "leave `storage_dtype` out"
-        if self.dtype is torch.float16:
-            advice = f"use torch.bfloat16, which has the range of float32, or {advice}"
-        raise PrecisionError(
-            f"sample {sample} has the value {value!r} at {self.path}, but {name_of(self.dtype)} "
-            f"ends at {most:g}: it would become infinite; {advice}"
-        )
 
 
 def _first(where: Tensor) -> int:
