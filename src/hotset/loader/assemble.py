@@ -126,8 +126,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     notes = list(kept.notes)
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
-    if options.dtype is not None and dtype is None:
-        notes.append(f"dtype={options.dtype} has no floating-point or image leaf to act on")
+    notes.extend(_uncast(analysis, options))
     bytes_held = resident.nbytes
     if kept.filling is not None:
         bytes_held = analysis.bytes_per_sample * len(analysis.source)
@@ -192,7 +191,7 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=(*kept.notes, *_unheeded(options)),
+        notes=(*kept.notes, *_unheeded(analysis, options)),
     )
     near = replace(kept, resident=resident)
     checked = _checked(analysis, options, pipeline, near, options.dtype)
@@ -220,16 +219,24 @@ def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
         kernel=_workers(options),
         notes=(
             "left as it is: nothing of it could be kept",
-            *_unheeded(options),
+            *_unheeded(analysis, options),
             *_not_narrowed(options),
         ),
     )
     return Assembled(analysis, plan, pipeline, None, reader)
 
 
-def _unheeded(options: Options) -> tuple[str, ...]:
+def _unheeded(analysis: Analysis, options: Options) -> tuple[str, ...]:
     """What was asked for and is not done where samples are made one by one."""
-    return ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+    layout = ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+    return (*layout, *_uncast(analysis, options))
+
+
+def _uncast(analysis: Analysis, options: Options) -> tuple[str, ...]:
+    is_heeded = options.dtype is None or is_castable(analysis.final[analysis.source.leaf])
+    return (f"dtype={options.dtype} has no floating-point or image leaf to act on",) * (
+        not is_heeded
+    )
 
 
 def _not_narrowed(options: Options) -> tuple[str, ...]:

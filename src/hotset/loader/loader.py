@@ -70,8 +70,9 @@ def accelerate(
     Args:
         loader: over a map-style dataset. It is read, never changed.
         device: where batches come out; None is torch's default device.
-        dtype: floating dtype that images, or the first floating-point leaf, come out as; integers
-            and labels keep theirs. None keeps what the chain makes.
+        dtype: floating dtype that what the transform makes, or without one the first leaf, comes
+            out as, if it is an image or floating-point; integers and labels keep theirs. None keeps
+            what the chain makes.
         channels_last: whether images come out in `torch.channels_last`.
         budget: what kept samples may take on the device (on the CPU: in memory): bytes, "8GB" or
             "60%" of what is free; None is half of what is free. For several memories a mapping of
@@ -192,8 +193,8 @@ class Loader(Epochs):
         transform: callable, or list of callables, on the first field of a sample (behind a
             dataset's own transform); for dictionaries `{field: transform}`.
         device: where batches come out; None is torch's default device.
-        dtype: floating dtype that images, or the first floating-point field, come out as; integers
-            and labels keep theirs.
+        dtype: floating dtype that the transform's field, or without one the first, comes out as, if
+            it is an image or floating-point; integers and labels keep theirs.
         seed: makes order and augmentation a function of (seed, epoch), on every machine and at any
             world size. None draws from torch's generator as a `DataLoader` does.
         drop_last: whether a short last batch is left out.
