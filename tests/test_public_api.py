@@ -28,6 +28,7 @@ EXPORTED = [
     "errors",
     "open",
     "random",
+    "testing",
 ]
 DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
 ERRORS = [
@@ -50,7 +51,7 @@ ERRORS = [
     "StorageError",
     "UnsupportedError",
 ]
-WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors"}
+WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors", "testing"}
 """A plan comes from a loader; the others are not called."""
 
 SIGNATURES = {
@@ -75,6 +76,7 @@ LOADER_MEMBERS = [
     "sampler",
     "set_epoch",
     "state_dict",
+    "stats",
 ]
 
 

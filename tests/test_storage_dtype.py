@@ -25,6 +25,7 @@ from hotset.ops.pointwise import Table
 from hotset.placement.precision import rounded
 from hotset.sample.column import DenseColumn
 from hotset.sources import fill
+from hotset.testing import SimulatedAccelerator
 from tests.cached import Texts, padded, store_of
 from tests.kernel_chains import Case, draws_of, every_case, images_of, is_same_bits, reference
 from tests.streams import MEAN, STD, Pictures, assert_same, less_mean
@@ -255,7 +256,7 @@ def test_one_bit_is_caught() -> None:
     fast = hotset.accelerate(
         DataLoader(Floats(), 4), device="cpu", storage_dtype=torch.float16, check_every=1
     )
-    column = fast._parts.pipeline._inner._resident.columns[0]  # type: ignore[attr-defined]
+    column = fast._parts.pipeline._inner._stage._held.columns[0]  # type: ignore[attr-defined]
     assert isinstance(column, DenseColumn)
     column.data.view(torch.int16)[9, 2, 1, 0] ^= 1
     with pytest.raises(FaithfulnessError, match="sample 9 of Floats differs from"):
@@ -591,3 +592,81 @@ def test_fields_are_for_dictionaries() -> None:
         hotset.Loader((floats(2),), 4, device="cpu", storage_dtype={"x": torch.float16})
     with pytest.raises(ConfigError, match="names the field 'x', but samples are no dictionaries"):
         hotset.accelerate(DataLoader(Floats(), 4), device="cpu", storage_dtype={"x": torch.float16})
+
+
+TIERS: dict[str, dict[str, Any]] = {
+    "device": {},
+    "mixed": {"budget": 40_000},
+    "lru": {"budget": 40_000, "policy": "lru"},
+    "host": {"tier": "host"},
+}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", ["none", "once", "moved", "filled", "elementwise behind"])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_every_tier_passes_narrow_values(tier: str, name: str, is_read: bool) -> None:
+    """The link carries them as they are stored, and the batches are the CPU's, bit for bit."""
+    count, row = 200, 3 * 8 * 8 * 2 + 8
+    images = torch.randn(count, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(count)
+    source: Any = list(zip(images, labels, strict=True)) if is_read else (images, labels)
+
+    def loader(device: Any, **options: Any) -> hotset.Loader:
+        return hotset.Loader(
+            source,
+            16,
+            shuffle=True,
+            seed=1,
+            transform=CHAINS[name],
+            device=device,
+            storage_dtype=torch.float16,
+            **options,
+        )
+
+    near = SimulatedAccelerator("10MB", bandwidth="1MB")
+    plain, fast = loader("cpu", check_every=0), loader(near, check_every=1, **TIERS[tier])
+    for _ in range(2):
+        wanted = [tuple(leaf.clone() for leaf in batch) for batch in plain]
+        found = [tuple(leaf.clone() for leaf in batch) for batch in fast]
+        assert_same(found, wanted)
+    assert fast.plan.tier == ("mixed" if tier == "lru" else tier)
+    stats, held = fast.stats(), fast.plan.cached
+    assert fast.plan.bytes_held == count * row
+    assert stats.bytes_placed == (0 if tier in ("host", "lru") else held * row)
+    if tier != "lru":
+        assert stats.bytes_copied == 2 * (count - held) * row
+    assert fast._parts.fingerprint == plain._parts.fingerprint
+
+
+def test_of_a_subset_only_its_samples_are_copied() -> None:
+    """Narrow or not, of whatever kind; the plan counts what is there now."""
+    data = {
+        "x": floats(3),
+        "y": LABELS,
+        "z": floats(2),
+    }
+    whole = hotset.CachedDataset(data, device="cpu")
+    chosen = [7, 2, 11]
+    loader = hotset.Loader(
+        Subset(whole, chosen),
+        2,
+        device="cpu",
+        check_every=1,
+        storage_dtype={"x": torch.float16},
+    )
+    assert loader.plan.bytes_held == 3 * (3 * 2 + 8 + 2 * 4)
+    found = {name: torch.cat([batch[name] for batch in loader]) for name in data}
+    assert_same(found["x"], data["x"][chosen].half().float())
+    assert_same(found["y"], LABELS[chosen])
+    assert_same(found["z"], data["z"][chosen])
+
+
+def test_samples_that_come_twice_are_kept_once() -> None:
+    """A subset with repetitions is larger than what it is of."""
+    images = floats(3)
+    chosen = [n % COUNT for n in range(3 * COUNT)]
+    loader = DataLoader(Subset(TensorDataset(images), chosen), 5)
+    fast = hotset.accelerate(loader, device="cpu", check_every=1, storage_dtype=torch.float16)
+    assert fast.plan.bytes_held == COUNT * 3 * 2
+    assert_same(torch.cat([x for (x,) in fast]), images[chosen].half().float())

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from hotset import datasets as datasets
     from hotset import errors as errors
+    from hotset import testing as testing
     from hotset.building.build import build as build
     from hotset.chain.marks import deterministic as deterministic
     from hotset.chain.marks import random as random
@@ -44,7 +45,7 @@ _HOMES = {
 }
 """Where each exported name lives: imported when first used, so that `import hotset` is quick."""
 
-_MODULES = ("datasets", "errors")
+_MODULES = ("datasets", "errors", "testing")
 
 __all__ = sorted((*_HOMES, *_MODULES, "__version__"))
 

@@ -25,11 +25,15 @@ from hotset.loader.check import CheckedPipeline, SpotCheck
 from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
-from hotset.loader.keep import Kept, Options, check_fit, fits_stages, keep
+from hotset.loader.fit import check_fit, fits_stages
+from hotset.loader.keep import keep
+from hotset.loader.options import Options
 from hotset.loader.order import Order
+from hotset.loader.place import Kept
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.ops.resample import makes_one_size
 from hotset.placement.plan import Plan
+from hotset.placement.stats import Tally
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import DenseColumn, ListColumn
 from hotset.sources.analyse import Analysis, analyse
@@ -48,6 +52,7 @@ class Assembled:
         resident: what is kept; None if nothing is.
         reader: makes one sample, drawing from the global generators; None where batches are made
             whole.
+        tally: counts what it does.
     """
 
     analysis: Analysis
@@ -55,6 +60,7 @@ class Assembled:
     pipeline: Pipeline
     resident: Resident | None
     reader: Reader | None
+    tally: Tally
 
 
 def assemble(source: Source, options: Options) -> Assembled:
@@ -68,18 +74,19 @@ def assemble(source: Source, options: Options) -> Assembled:
     if options.collate is None:
         check_collatable(list(analysis.final), analysis.spec)
         _refuse_differing(analysis)
+    tally = Tally()
     if not analysis.dataset.is_deterministic:
-        return _unkept(analysis, options, analysis.dataset.reason)
+        return _unkept(analysis, options, analysis.dataset.reason, tally)
     kept: Kept | str
     try:
-        kept = keep(analysis, options)
+        kept = keep(analysis, options, tally)
     except UnkeepableError as found:
         kept = str(found)
     if isinstance(kept, str):
-        return _unkept(analysis, options, kept)
+        return _unkept(analysis, options, kept, tally)
     if analysis.split.mode == "worker" or not fits_stages(analysis, kept.resident):
-        return _per_sample(analysis, options, kept)
-    return _batched(analysis, options, kept)
+        return _per_sample(analysis, options, kept, tally)
+    return _batched(analysis, options, kept, tally)
 
 
 def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None) -> Parts:
@@ -93,6 +100,7 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         dataset=dataset,
         batch_size=batch_size,
         is_current=made.analysis.source.is_current,
+        tally=made.tally,
     )
 
 
@@ -104,22 +112,24 @@ def _refuse_differing(analysis: Analysis) -> None:
                 raise SchemaError(difference(path, first_index, was, index, now))
 
 
-def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
+def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:
     resident, device = kept.resident, kept.device
     is_stacking = options.collate is None
     dtype = options.dtype if is_castable(analysis.final[resident.leaf]) else None
     engine = _engine(analysis, options, kept, dtype)
-    most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
+    most_batches = (
+        engine.side_by_side if engine is not None and options.outlook.may_read_ahead else 1
+    )
     images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
-    batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking, **images)
+    batches = BatchPipeline(
+        resident, kept.stage, device, engine, dtype, most_batches, is_stacking, **images
+    )
     pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
-        pipeline = CollatedPipeline(
-            pipeline, options.collate, analysis.spec, schemas, options.device
-        )
-    elif device != options.device:
-        pipeline = MovedPipeline(pipeline, options.device)
+        pipeline = CollatedPipeline(pipeline, options.collate, analysis.spec, schemas)
+    if options.link.is_apart and not (kept.choice.is_near and options.collate is None):
+        pipeline = MovedPipeline(pipeline, options.link, tally)
     if kept.filling is not None:
         fits = partial(check_fit, analysis, options)
         pipeline = FillingPipeline(pipeline, kept.filling, options.settings, fits)
@@ -132,14 +142,17 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         bytes_held = analysis.bytes_per_sample * len(analysis.source)
     plan = Plan(
         decisions=analysis.decisions,
-        device=str(options.device),
+        device=options.link.name,
         tier=kept.tier,
+        cached=kept.choice.cached,
+        rest=kept.choice.rest or "",
+        policy=kept.policy,
         samples=len(analysis.source),
         bytes_held=bytes_held,
         kernel="gather by index" if engine is None else engine.description,
         notes=tuple(notes),
     )
-    return Assembled(analysis, plan, pipeline, resident, None)
+    return Assembled(analysis, plan, pipeline, resident, None, tally)
 
 
 def _engine(
@@ -166,7 +179,7 @@ def _engine(
     return choose_engine(ops, shape, column.data.dtype, wide=wide, **how)
 
 
-def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
+def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:
     split, source = analysis.split, analysis.source
     resident = kept.resident.to(torch.device("cpu"))
     decisions = analysis.decisions
@@ -181,13 +194,15 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         reader,
         source.name,
         Cast(source.leaf, options.dtype),
-        options.device,
+        options.link,
+        tally,
         options.settings,
     )
     plan = Plan(
         decisions=decisions,
-        device=str(options.device),
-        tier=kept.tier if kept.device.type == "cpu" else "host",
+        device=options.link.name,
+        tier=kept.tier,
+        rest=kept.choice.rest or "",
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
@@ -195,10 +210,10 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     )
     near = replace(kept, resident=resident)
     checked = _checked(analysis, options, pipeline, near, options.dtype)
-    return Assembled(analysis, plan, checked, resident, reader)
+    return Assembled(analysis, plan, checked, resident, reader, tally)
 
 
-def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
+def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> Assembled:
     source, split = analysis.source, analysis.split
     chain = Chained([step.call for step in split.steps])
     reader = source.reader(chain if split.steps else None)
@@ -206,13 +221,14 @@ def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
         reader,
         source.name,
         Cast(source.leaf, options.dtype),
-        options.device,
+        options.link,
+        tally,
         options.settings,
     )
     decisions = tuple(Decision(d.step, "worker", note) for d in analysis.decisions)
     plan = Plan(
         decisions=decisions,
-        device=str(options.device),
+        device=options.link.name,
         tier="source",
         samples=len(source),
         bytes_held=0,
@@ -223,7 +239,7 @@ def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
             *_not_narrowed(options),
         ),
     )
-    return Assembled(analysis, plan, pipeline, None, reader)
+    return Assembled(analysis, plan, pipeline, None, reader, tally)
 
 
 def _unheeded(analysis: Analysis, options: Options) -> tuple[str, ...]:

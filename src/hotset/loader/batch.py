@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,10 @@ from torch import Tensor
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.kernels.dispatch import Engine, Run
+from hotset.placement.lanes import View
+from hotset.placement.link import Link, send
+from hotset.placement.stage import Fetch, Stage, Wanted
+from hotset.placement.stats import Tally
 from hotset.rng import WORKER_STEP, Draws, Key
 from hotset.sample.collate import gather
 from hotset.sample.column import (
@@ -72,11 +76,12 @@ class Pipeline(Protocol):
 
 
 class BatchPipeline:
-    """Batches from resident columns.
+    """Batches gathered and augmented where a stage gives the samples.
 
     Args:
-        resident: the samples.
-        device: where they lie and where the batches come out.
+        resident: the samples; its structure, and which leaf the engine makes.
+        stage: gives them where batches are made.
+        device: where that is.
         engine: what makes the leaf it acts on; None gathers it as it is.
         dtype: dtype that leaf is cast to where no engine does it.
         most_batches: how many may be made in one go; fewer where they take many bytes.
@@ -88,6 +93,7 @@ class BatchPipeline:
     def __init__(
         self,
         resident: Resident,
+        stage: Stage,
         device: torch.device,
         engine: Engine | None,
         dtype: torch.dtype | None,
@@ -95,47 +101,84 @@ class BatchPipeline:
         is_stacking: bool = True,
         images_of: Callable[[Any], Any] = lambda column: column.data,
     ) -> None:
-        self._resident, self._device, self._engine = resident, device, engine
+        self._spec, self._leaf, self._stage = resident.spec, resident.leaf, stage
+        self._device, self._engine = device, engine
         self._dtype, self._most_batches = dtype, most_batches
         self._is_stacking, self._images_of = is_stacking, images_of
         self._seen: tuple[Column, Any] | None = None
 
     @contextmanager
     def session(self) -> Iterator[Make]:
-        if self._engine is None:
-            yield lambda requests: self._batches(requests, None)
-        else:
-            with self._engine.session() as run:
-                yield lambda requests: self._batches(requests, run)
+        with ExitStack() as stack:
+            fetch = stack.enter_context(self._stage.session())
+            run = None
+            if self._engine is not None:
+                run = stack.enter_context(self._engine.session())
+            yield lambda requests: self._batches(requests, fetch, run)
 
-    def _batches(self, requests: Iterator[Request], run: Run | None) -> Iterator[Any]:
-        spec = self._resident.spec
-        group = 1
-        while taken := list(itertools.islice(requests, group)):
-            columns = self._columns(taken, run)
-            for leaves in zip(*columns, strict=True):
-                yield unflatten_batch(spec, iter(leaves))
-            if group < self._most_batches:
-                # The first batch tells how large one is.
-                fitting = GROUP_BYTES // max(1, sum(_nbytes(leaves[0]) for leaves in columns))
-                group = max(1, min(self._most_batches, fitting))
+    def _batches(self, requests: Iterator[Request], fetch: Fetch, run: Run | None) -> Iterator[Any]:
+        group = _Group()
+        parts: list[list[Any]] = []
+        with closing(fetch(self._wants(requests, group))) as fetched:
+            for found in fetched:
+                piece: _Piece = found.what
+                columns = self._columns(piece.requests, found.views, run)
+                found.release()
+                batches = [list(leaves) for leaves in zip(*columns, strict=True)]
+                if not piece.is_last or parts:
+                    parts.extend(batches)
+                    if not piece.is_last:
+                        continue
+                    batches, parts = [[_joined(leaf) for leaf in zip(*parts, strict=True)]], []
+                for leaves in batches:
+                    yield unflatten_batch(self._spec, iter(leaves))
+                if group.count < self._most_batches:
+                    # The first batch tells how large one is.
+                    fitting = GROUP_BYTES // max(1, sum(map(_nbytes, batches[0])))
+                    group.count = max(1, min(self._most_batches, fitting))
 
-    def _columns(self, requests: Sequence[Request], run: Run | None) -> list[Sequence[Any]]:
+    def _wants(self, requests: Iterator[Request], group: _Group) -> Iterator[Wanted]:
+        """What is to be fetched together: several small batches, or a part of a large one."""
+        for first in requests:
+            fitting = self._stage.fits(first.ids)
+            if fitting < len(first.ids):
+                yield from self._pieces(first, fitting)
+                continue
+            taken = [first]
+            room = min(group.count, self._stage.most(first.ids))
+            taken += itertools.islice(requests, room - 1)
+            ids = first.ids if len(taken) == 1 else np.concatenate([r.ids for r in taken])
+            yield Wanted(ids, _Piece(taken), first.key.epoch)
+
+    def _pieces(self, request: Request, fitting: int) -> Iterator[Wanted]:
+        start, count = 0, len(request.ids)
+        while start < count:
+            stop = start + fitting
+            part = Request(
+                request.ids[start:stop],
+                request.occurrence[start:stop],
+                request.key,
+                request.position + start,
+            )
+            yield Wanted(part.ids, _Piece([part], is_last=stop >= count), request.key.epoch)
+            start = stop
+            if start < count:
+                fitting = self._stage.fits(request.ids[start:])
+
+    def _columns(
+        self, requests: Sequence[Request], views: Sequence[View], run: Run | None
+    ) -> list[Sequence[Any]]:
         """Per leaf of a sample, that leaf of every batch."""
-        resident = self._resident
         sizes = [len(request.ids) for request in requests]
-        ids = self._place([request.ids for request in requests])
-        rows = ids if resident.rows is None else resident.rows[ids]
-        if resident.store is not None:
-            resident.touch(rows.numpy())
         columns: list[Sequence[Any]] = []
-        for number, column in enumerate(resident.columns):
-            if number == resident.leaf and run is not None:
+        for number, (column, rows) in enumerate(views):
+            if number == self._leaf and run is not None:
+                ids = self._place([request.ids for request in requests])
                 occurrence = self._place([request.occurrence for request in requests])
                 draws = Draws(requests[0].key, ids, occurrence)
                 columns.append(run.batches(self._images(column), rows, draws, sizes))
             else:
-                is_cast = number == resident.leaf
+                is_cast = number == self._leaf
                 columns.append(
                     [self._gather(column, part, is_cast) for part in torch.split(rows, sizes)]
                 )
@@ -166,15 +209,41 @@ class BatchPipeline:
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
+@dataclass
+class _Group:
+    """How many batches are fetched together."""
+
+    count: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Whole batches, or a part of one.
+
+    Attributes:
+        requests: for the batches.
+        is_last: whether no further part of its batch follows.
+    """
+
+    requests: list[Request]
+    is_last: bool = True
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """One leaf of a batch that was made in parts."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat(list(parts))
+    return [item for part in parts for item in part]
+
+
 class CollatedPipeline:
-    """Batches made by a user's own `collate_fn`, from the samples it expects, then moved.
+    """Batches made by a user's own `collate_fn`, from the samples it expects.
 
     Args:
         inner: makes batches on the CPU.
         collate: the user's function.
         spec: the structure of a sample.
         schemas: each leaf as the user's chain gives it.
-        device: where the batches come out.
     """
 
     def __init__(
@@ -183,10 +252,9 @@ class CollatedPipeline:
         collate: Callable[[list[Any]], Any],
         spec: Spec,
         schemas: Sequence[LeafSchema],
-        device: torch.device,
     ) -> None:
         self._inner, self._collate = inner, collate
-        self._spec, self._schemas, self._device = spec, tuple(schemas), device
+        self._spec, self._schemas = spec, tuple(schemas)
 
     @contextmanager
     def session(self) -> Iterator[Make]:
@@ -206,7 +274,7 @@ class CollatedPipeline:
             with preserved_generators():
                 seed_generators(seed)
                 collated = self._collate(samples)
-            yield move(collated, self._device)
+            yield collated
 
     def _sample(self, leaves: Sequence[Any], position: int) -> list[Any]:
         return [
@@ -227,40 +295,46 @@ class MovedPipeline:
 
     Args:
         inner: makes them.
-        device: where they are copied.
+        link: to the device.
+        tally: counts what is copied.
     """
 
-    def __init__(self, inner: Pipeline, device: torch.device) -> None:
-        self._inner, self._device = inner, device
+    def __init__(self, inner: Pipeline, link: Link, tally: Tally) -> None:
+        self._inner, self._link, self._tally = inner, link, tally
 
     @contextmanager
     def session(self) -> Iterator[Make]:
         with self._inner.session() as make:
-            yield lambda requests: (move(batch, self._device) for batch in make(requests))
+            yield lambda requests: (
+                move(batch, self._link, self._tally) for batch in make(requests)
+            )
 
 
-def move(batch: Any, device: torch.device) -> Any:
+def move(batch: Any, link: Link, tally: Tally) -> Any:
     """A batch with every tensor in it on the device; containers keep their types.
 
     An object with a `to` method is asked to move itself.
     """
-    if device.type == "cpu":
+    if not link.is_apart:
         return batch
     if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
+        if batch.device == link.device and link.device.type != "cpu":
+            return batch
+        tally.bytes_copied += _nbytes(batch)
+        return send(link, batch)
     if hasattr(batch, "to"):  # a container may have one too, such as PackedSequence
-        return batch.to(device)
+        return batch.to(link.device)
     if isinstance(batch, Mapping):
-        moved = {key: move(value, device) for key, value in batch.items()}
+        moved = {key: move(value, link, tally) for key, value in batch.items()}
         if not isinstance(batch, MutableMapping):
             return type(batch)(moved)  # type: ignore[call-arg]
         clone = copy.copy(batch)
         clone.update(moved)
         return clone
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(move(value, device) for value in batch))
+        return type(batch)(*(move(value, link, tally) for value in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(move(value, device) for value in batch)
+        return type(batch)(move(value, link, tally) for value in batch)
     return batch
 
 

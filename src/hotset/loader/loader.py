@@ -21,8 +21,8 @@ from hotset.keys.source import identity_of
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
-from hotset.loader.keep import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.narrowing import check_storage_dtype
+from hotset.loader.options import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
@@ -169,7 +169,7 @@ def accelerate(
         check_every=check_every,
         settings=worker_settings(loader),
         progress=progress,
-        may_read_ahead=order.may_read_ahead,
+        outlook=order.outlook,
         cache=kept,
     )
     with nullcontext() if kept is None else kept.opened:
@@ -291,7 +291,7 @@ class Loader(Epochs):
             check_every=check_every,
             settings={"num_workers": num_workers, "collate_fn": None},
             progress=progress,
-            may_read_ahead=order.may_read_ahead,
+            outlook=order.outlook,
         )
         super().__init__(as_parts(assemble(found, options), order, source, batch_size))
         self.drop_last, self.num_workers = drop_last, num_workers

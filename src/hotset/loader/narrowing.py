@@ -11,11 +11,16 @@ import torch
 from torch import Tensor
 
 from hotset.errors import ConfigError
+from hotset.placement.lanes import chosen_on
+from hotset.placement.link import HostLink
 from hotset.placement.precision import DTYPES, Narrower, check_narrower, name_of, narrowed
+from hotset.sample.column import DenseColumn
 from hotset.sample.tree import Spec
 from hotset.sources.analyse import Analysis
 from hotset.sources.resident import Resident
 
+HOST = HostLink()
+_NONE = torch.empty(0)
 KINDS = ("tensor", "array", "image")
 """What a single dtype acts on; numbers are labels more often than not, and must be named."""
 
@@ -54,13 +59,34 @@ class Narrowing:
         """
         if not self.dtypes:
             return resident, self.notes
-        length, columns = len(resident.columns[0]), list(resident.columns)
-        resident.touch(np.arange(length))
-        narrowers = self.narrowers(resident.spec, length, resident.rows)
-        for leaf, narrower in narrowers.items():
-            columns[leaf] = narrowed(columns[leaf], narrower)
-        narrow = replace(resident, columns=tuple(columns), store=None)
+        length, rows = len(resident.columns[0]), resident.rows
+        is_part = rows is not None and len(rows) < length and rows.device.type == "cpu"
+        chosen = rows if is_part else None
+        resident.touch(np.arange(length) if chosen is None else chosen.numpy())
+        rows, length = (rows, length) if chosen is None else (None, len(chosen))
+        narrowers, columns = self.narrowers(resident.spec, length, rows), list(resident.columns)
+        for leaf, column in enumerate(columns):
+            narrower, is_dense = narrowers.get(leaf), isinstance(column, DenseColumn)
+            if narrower is not None and is_dense:
+                columns[leaf] = narrowed(column, narrower, chosen=chosen)
+                continue
+            # Of a subset, only its own samples: the others need not be copied.
+            some = column if chosen is None else chosen_on(HOST, column, chosen.numpy())
+            columns[leaf] = some if narrower is None else narrowed(some, narrower)
+        narrow = replace(resident, columns=tuple(columns), rows=rows, store=None)
         return narrow, self.notes_on(narrowers)
+
+    def copy_bytes(self, resident: Resident) -> int:
+        """What `apply` takes in host memory, about."""
+        rows = len(resident.columns[0])
+        share = min(1.0, len(resident) / max(1, rows))
+        total = 0.0
+        for leaf, dtype in self.dtypes.items():
+            column = resident.columns[leaf]
+            own = column.schema.dtype
+            if own is not None and getattr(column, "data", _NONE).device.type == "cpu":
+                total += share * column.nbytes * dtype.itemsize / own.itemsize
+        return round(total)
 
     def narrowers(self, spec: Spec, length: int, rows: Tensor | None = None) -> dict[int, Narrower]:
         """What rounds each leaf, by leaf.

@@ -17,6 +17,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
 from hotset.loader.batch import Make, Request, move, seeds_of
+from hotset.placement.link import Link
+from hotset.placement.stats import Tally
 from hotset.sample.collate import as_it_is, check_same
 from hotset.sample.tree import unflatten
 from hotset.sources.resident import Resident
@@ -88,7 +90,8 @@ class WorkerPipeline:
         reader: gives a sample, drawing from the global generators.
         name: what messages call the dataset.
         cast: what is done to a finished sample (a dtype).
-        device: where the batches come out.
+        link: to the device where the batches come out.
+        tally: counts what is copied there.
         settings: keyword arguments of the `DataLoader`: workers, collate_fn and the like.
     """
 
@@ -97,11 +100,13 @@ class WorkerPipeline:
         reader: Reader,
         name: str,
         cast: Callable[[Any], Any],
-        device: torch.device,
+        link: Link,
+        tally: Tally,
         settings: dict[str, Any],
     ) -> None:
         self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"])
-        self._device, self._settings = device, {**settings, "collate_fn": as_it_is}
+        self._link, self._tally = link, tally
+        self._settings = {**settings, "collate_fn": as_it_is}
 
     @contextmanager
     def session(self) -> Iterator[Make]:
@@ -113,12 +118,12 @@ class WorkerPipeline:
                 sampler=_Requests(requests),
                 batch_size=None,
                 generator=torch.Generator(),  # its seed is drawn from here, not from the user's
-                pin_memory=self._device.type == "cuda",
+                pin_memory=self._link.device.type == "cuda",
                 **self._settings,
             )
             iterators.append(iter(loader))
             for batch in iterators[-1]:
-                yield move(batch, self._device)
+                yield move(batch, self._link, self._tally)
 
         try:
             yield make

@@ -224,12 +224,14 @@ class Narrower:
         )
 
 
-def narrowed(column: Column, narrower: Narrower) -> Column:
+def narrowed(column: Column, narrower: Narrower, *, chosen: Tensor | None = None) -> Column:
     """The same leaves kept in a narrower dtype; those that are not floating-point or wide stay.
 
     Args:
         column: the leaves, of every row.
         narrower: rounds them, and measures what that does.
+        chosen: (M,) int64, the only rows of a dense column that are kept, in that order; None for
+            all. They are then rows of the result, for the narrower too.
 
     Raises:
         PrecisionError: if a finite value lies outside the dtype's range; names sample and value.
@@ -240,9 +242,10 @@ def narrowed(column: Column, narrower: Narrower) -> Column:
     if not is_narrowed_by(column.schema, narrower.dtype):
         return column
     data = column.data.detach().as_subclass(Tensor)
-    target = torch.empty(data.shape, dtype=narrower.dtype, device=data.device)
+    shape = data.shape if chosen is None else (len(chosen), *data.shape[1:])
+    target = torch.empty(shape, dtype=narrower.dtype, device=data.device)
     rows_of = _rows_of(column)
-    for first, values, room in _chunks(data, target):
+    for first, values, room in _chunks(data, target, chosen):
         room.copy_(narrower.take(values, partial(_shifted, rows_of, first)))
     return replace(column, data=target)
 
@@ -264,7 +267,9 @@ def _shifted(rows_of: RowsOf, first: int, positions: np.ndarray) -> np.ndarray:
     return rows_of(positions + first)
 
 
-def _chunks(data: Tensor, target: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+def _chunks(
+    data: Tensor, target: Tensor, chosen: Tensor | None
+) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Where each chunk begins, its values, and the room for them, both flat.
 
     Chunk by chunk, since the arithmetic is in double precision, and a user's array need not lie
@@ -272,9 +277,10 @@ def _chunks(data: Tensor, target: Tensor) -> Iterator[tuple[int, Tensor, Tensor]
     """
     size = max(1, math.prod(data.shape[1:]))
     per_chunk = max(1, CHUNK_VALUES // size)
-    for row in range(0, len(data), per_chunk):
+    for row in range(0, len(target), per_chunk):
         part = slice(row, row + per_chunk)
-        flat, room = data[part].reshape(-1), target[part].view(-1)
+        rows = data[part] if chosen is None else data.index_select(0, chosen[part])
+        flat, room = rows.reshape(-1), target[part].view(-1)
         for first in range(0, len(flat), CHUNK_VALUES):
             some = slice(first, first + CHUNK_VALUES)
             yield row * size + first, flat[some], room[some]

@@ -314,7 +314,9 @@ class RaggedColumn:
         channels = self.channels
         assert channels is not None
         numbers = torch.from_numpy(np.ascontiguousarray(self.index[:, [0, 2, 3]].T))
-        offsets, heights, widths = numbers.to(self.data.device)
+        if self.data.device.type == "cuda":
+            numbers = numbers.pin_memory()  # else the host would wait for the copy
+        offsets, heights, widths = numbers.to(self.data.device, non_blocking=True)
         return Ragged(self.data, offsets, heights, widths, channels)
 
     def to(self, device: torch.device) -> RaggedColumn:
