@@ -23,6 +23,7 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
+from torch.utils.data.distributed import DistributedSampler
 from torchvision.transforms import v2
 
 import hotset
@@ -508,6 +509,39 @@ def test_one_ring_for_the_life_of_a_loader() -> None:
     for _ in range(3):
         list(loader)
     assert device.buffers == 4  # three on their way and one in use
+
+
+ODD: dict[str, Tensor] = {
+    "numbers": torch.arange(40.0, dtype=torch.float64),
+    "nothing": torch.zeros(40, 0),
+    "nothing in two axes": torch.zeros(40, 3, 0, dtype=torch.int16),
+    "flags": torch.arange(40) % 3 == 0,
+    "bfloat16": torch.randn(40, 5).bfloat16(),
+    "complex": torch.randn(40, 2, dtype=torch.complex64).conj(),
+    "negated": torch.randn(40, 2, dtype=torch.complex64).imag,
+    "turned": torch.arange(80).reshape(2, 40).t(),
+    "every second": torch.arange(160).reshape(80, 2)[::2],
+    "learned": torch.randn(40, 3, requires_grad=True),
+    "one byte": torch.arange(40, dtype=torch.uint8),
+    "one row": torch.arange(3.0).expand(40, 3),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("tier", ["device", "mixed", "host"])
+def test_tensors_of_every_kind(name: str, tier: str) -> None:
+    """Any dtype, any strides, also none at all."""
+    device, data = simulated(), {"it": ODD[name], "place": torch.arange(40)}
+    row = ODD[name][:1].numel() * ODD[name].element_size() + 8
+    budget = 25 * row if tier == "mixed" else None
+    loader = hotset.Loader(data, 6, shuffle=True, seed=2, device=device, tier=tier, budget=budget)
+    assert loader.plan.tier == tier
+    for batch in loader:
+        expected = ODD[name].detach()[batch["place"]]
+        assert batch["it"].dtype is expected.dtype
+        assert torch.equal(batch["it"], expected)
+    expected_bytes = {"device": 0, "mixed": 40 - loader.plan.cached, "host": 40}[tier] * row
+    assert loader.stats().bytes_copied == expected_bytes
 
 
 class Words(Dataset[Any]):
