@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.utils.data import (
     DataLoader,
     Dataset,
-    DistributedSampler,
     RandomSampler,
     Sampler,
     Subset,
