@@ -127,7 +127,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
     batches = BatchPipeline(
         resident, kept.stage, device, engine, dtype, most_batches, is_stacking, **images
     )
-    pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
+    pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
         pipeline = CollatedPipeline(pipeline, options.collate, analysis.spec, schemas)
@@ -139,8 +139,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
     notes = list(kept.notes)
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
-    if options.dtype is not None and dtype is None:
-        notes.append(f"dtype={options.dtype} has no floating-point or image leaf to act on")
+    notes.extend(_uncast(analysis, options))
     bytes_held = resident.nbytes
     if kept.filling is not None:
         bytes_held = analysis.bytes_per_sample * len(analysis.source)
@@ -179,7 +178,8 @@ def _engine(
         return choose_ragged_engine(ops, channels, **how)
     if not isinstance(column, DenseColumn):
         return None
-    return choose_engine(ops, (channels, height, width), column.data.dtype, **how)
+    shape, wide = (channels, height, width), schema.dtype
+    return choose_engine(ops, shape, column.data.dtype, wide=wide, **how)
 
 
 def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:
@@ -209,9 +209,10 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) 
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=(*kept.notes, *_unheeded(options)),
+        notes=(*kept.notes, *_unheeded(analysis, options)),
     )
-    checked = _checked(analysis, options, pipeline, resident, options.dtype)
+    near = replace(kept, resident=resident)
+    checked = _checked(analysis, options, pipeline, near, options.dtype)
     return Assembled(analysis, plan, checked, resident, reader, tally)
 
 
@@ -235,14 +236,31 @@ def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> As
         samples=len(source),
         bytes_held=0,
         kernel=_workers(options),
-        notes=("left as it is: nothing of it could be kept", *_unheeded(options)),
+        notes=(
+            "left as it is: nothing of it could be kept",
+            *_unheeded(analysis, options),
+            *_not_narrowed(options),
+        ),
     )
     return Assembled(analysis, plan, pipeline, None, reader, tally)
 
 
-def _unheeded(options: Options) -> tuple[str, ...]:
+def _unheeded(analysis: Analysis, options: Options) -> tuple[str, ...]:
     """What was asked for and is not done where samples are made one by one."""
-    return ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+    layout = ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+    return (*layout, *_uncast(analysis, options))
+
+
+def _uncast(analysis: Analysis, options: Options) -> tuple[str, ...]:
+    is_heeded = options.dtype is None or is_castable(analysis.final[analysis.source.leaf])
+    return (f"dtype={options.dtype} has no floating-point or image leaf to act on",) * (
+        not is_heeded
+    )
+
+
+def _not_narrowed(options: Options) -> tuple[str, ...]:
+    is_asked = options.storage_dtype is not None
+    return ("storage_dtype has nothing to act on: nothing is kept",) * is_asked
 
 
 def _workers(options: Options) -> str:
@@ -255,18 +273,18 @@ def _checked(
     analysis: Analysis,
     options: Options,
     pipeline: Pipeline,
-    resident: Resident,
+    kept: Kept,
     dtype: torch.dtype | None,
 ) -> Pipeline:
     if options.check_every == 0:
         return pipeline
-
     check = SpotCheck(
         analysis.source,
         analysis.spec,
         analysis.split,
-        resident.leaves,
-        Cast(resident.leaf, dtype),
+        kept.resident.leaves,
+        Cast(kept.resident.leaf, dtype),
+        narrowed=kept.narrowed,
         every=options.check_every,
         is_stacking=options.collate is None,
     )

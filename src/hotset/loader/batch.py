@@ -193,8 +193,7 @@ class BatchPipeline:
     def _gather(self, column: Column, rows: Tensor, is_cast: bool) -> Any:
         if not isinstance(column, DenseColumn) and not self._is_stacking:
             return self._items(column, rows, is_cast)
-        leaf = gather(column, rows)
-        return leaf.to(self._dtype) if is_cast and self._dtype is not None else leaf
+        return gather(column, rows, self._dtype if is_cast else None)
 
     def _items(self, column: Column, rows: Tensor, is_cast: bool) -> list[Any]:
         items = [column.item(row) for row in rows.tolist()]

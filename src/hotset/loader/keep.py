@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -18,6 +19,7 @@ from hotset.keys.source import identity_of
 from hotset.loader.digest import samples_in
 from hotset.loader.filling import begin_filling, filling_at
 from hotset.loader.fit import check_fit, check_stackable, fits_stages, is_per_sample
+from hotset.loader.narrowing import Narrowing, narrowing_of
 from hotset.loader.options import Cache, Options
 from hotset.loader.place import Kept, need_of, placed, rooms_for
 from hotset.placement.size import human_bytes
@@ -37,28 +39,52 @@ def keep(analysis: Analysis, options: Options, tally: Tally) -> Kept | str:
     """The samples as the cut says, in the nearest tier that has room; or why in none.
 
     Raises:
-        HotsetError: as `hotset.build`, `fill_columns` and `placed` do.
+        HotsetError: as `hotset.build`, `fill_columns`, `narrowing_of` and `placed` do.
         UnkeepableError: if reading shows that they cannot be kept.
     """
+    narrowing = narrowing_of(analysis, options.storage_dtype)
     found = analysis.source.resident() if analysis.split.cut == 0 else None
     if options.cache is not None and found is None:
-        return _on_disk(analysis, options, options.cache, tally)
+        return _on_disk(analysis, options, options.cache, tally, narrowing)
     notes: list[str] = []
     if found is not None:
         if options.cache is not None:
             notes.append("nothing to cache: the samples lie in memory or in a store already")
-        return placed(found, analysis, options, tally, notes=notes, is_own=False)
+        return _found(found, analysis, options, tally, narrowing, notes)
     rooms = rooms_for(analysis, options, None)
-    need = need_of(len(analysis.source), analysis.bytes_per_sample, options, rooms)
+    need = need_of(len(analysis.source), narrowing.bytes_per_sample(analysis), options, rooms)
     choice = choose_tier(need, rooms, options.placing.tier)
     if choice.tier == "source":
         return "; ".join(choice.reasons)
-    resident = _in_memory(analysis, options)
-    return placed(resident, analysis, options, tally, notes=notes, is_own=True)
+    resident, more = _in_memory(analysis, options, narrowing)
+    kept = placed(resident, analysis, options, tally, notes=[*notes, *more], is_own=True)
+    return replace(kept, narrowed=narrowing.dtypes)
 
 
-def _in_memory(analysis: Analysis, options: Options) -> Resident:
+def _found(
+    found: Resident,
+    analysis: Analysis,
+    options: Options,
+    tally: Tally,
+    narrowing: Narrowing,
+    notes: list[str],
+) -> Kept:
+    """Samples that lie in memory or in a store; where they are kept narrow, a copy in memory."""
+    needed, room = narrowing.copy_bytes(found), rooms_for(analysis, options, found).host
+    if needed > room:
+        exceeding = f"{human_bytes(needed)} exceed the budget of {human_bytes(room)}"
+        narrowing = narrowing.given_up(f"{exceeding} in host memory")
+    found, more = narrowing.apply(found)
+    is_own = bool(narrowing.dtypes)
+    kept = placed(found, analysis, options, tally, notes=[*notes, *more], is_own=is_own)
+    return replace(kept, narrowed=narrowing.dtypes)
+
+
+def _in_memory(
+    analysis: Analysis, options: Options, narrowing: Narrowing
+) -> tuple[Resident, tuple[str, ...]]:
     source, split = analysis.source, analysis.split
+    narrowers = narrowing.narrowers(analysis.spec, len(source))
     prefix = Chained([step.call for step in split.steps[: split.cut]])
     told = cast(Told | bool | None, options.progress)
     with shown(told or False, f"reading {source.name}") as progress:
@@ -70,13 +96,16 @@ def _in_memory(analysis: Analysis, options: Options) -> Resident:
             is_ragged_allowed=bool(split.stages) or is_per_sample(analysis, options),
             workers=options.workers,
             progress=cast(Progress | None, progress),
+            narrowers=narrowers,
         )
     resident = Resident(tuple(filled), analysis.spec, source.leaf)
     check_stackable(analysis, options, resident)
-    return resident
+    return resident, narrowing.notes_on(narrowers)
 
 
-def _on_disk(analysis: Analysis, options: Options, cache: Cache, tally: Tally) -> Kept | str:
+def _on_disk(
+    analysis: Analysis, options: Options, cache: Cache, tally: Tally, narrowing: Narrowing
+) -> Kept | str:
     source = analysis.source
     recipe = recipe_for(
         cache.dataset,
@@ -99,7 +128,9 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache, tally: Tally) -
     notes: list[str] = []
     filling = None if is_there else filling_at(path)
     if cache.fill == "lazy" and not is_there:
-        if analysis.split.mode == "batch":
+        if narrowing.dtypes:
+            notes.append("filled before the first epoch: storage_dtype looks at every value first")
+        elif analysis.split.mode == "batch":
             filling = filling or begin_filling(recipe, path, find)
             if filling is not None and fits_stages(analysis, filling.resident):
                 filling.read(samples_in(len(source)))
@@ -109,7 +140,7 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache, tally: Tally) -
                     analysis,
                     options,
                     tally,
-                    notes=[f"the first epoch fills {location}"],
+                    notes=[f"the first epoch fills {location}", *narrowing.notes],
                     is_own=False,
                     filling=filling,
                 )
@@ -124,7 +155,7 @@ def _on_disk(analysis: Analysis, options: Options, cache: Cache, tally: Tally) -
     resident = of_store(store, source.leaf)
     check_stackable(analysis, options, resident)
     notes = [f"store: {location}", *notes]
-    return placed(resident, analysis, options, tally, notes=notes, is_own=False)
+    return _found(resident, analysis, options, tally, narrowing, notes)
 
 
 def _stored(

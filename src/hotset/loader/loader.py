@@ -21,6 +21,7 @@ from hotset.keys.source import identity_of
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
+from hotset.loader.narrowing import check_storage_dtype
 from hotset.loader.options import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
@@ -57,7 +58,7 @@ def accelerate(
     policy: str = "auto",
     prefetch_batches: int = PREFETCH_BATCHES,
     prefetch_bytes: int | str = PREFETCH_BYTES,
-    storage_dtype: torch.dtype | None = None,
+    storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
 ) -> Loader:
     """A loader that gives the same batches as `loader`, only sooner.
 
@@ -69,8 +70,9 @@ def accelerate(
     Args:
         loader: over a map-style dataset. It is read, never changed.
         device: where batches come out; None is torch's default device.
-        dtype: floating dtype that images, or the first floating-point leaf, come out as; integers
-            and labels keep theirs. None keeps what the chain makes.
+        dtype: floating dtype that what the transform makes, or without one the first leaf, comes
+            out as, if it is an image or floating-point; integers and labels keep theirs. None keeps
+            what the chain makes.
         channels_last: whether images come out in `torch.channels_last`.
         budget: what kept samples may take on the device (on the CPU: in memory): bytes, "8GB" or
             "60%" of what is free; None is half of what is free. For several memories a mapping of
@@ -91,9 +93,12 @@ def accelerate(
             "frequency" or "lru"; "auto" chooses by the sampler.
         prefetch_batches: batches on their way to the device at once.
         prefetch_bytes: bytes on their way at once, at most.
-        storage_dtype: floating dtype that floating-point samples are kept in, as torch.float16;
-            batches come out in the dtype that they had. The error is measured and stands in
-            `.plan`. None keeps every bit.
+        storage_dtype: torch.float16, torch.bfloat16 or torch.float32, which floating-point samples
+            are kept in where they are held in memory or on the device: what the steps that run
+            once give is rounded to it, and widened again before the other steps, so that batches
+            come out in the dtype that they had. The error is measured and stands in `.plan`. It
+            acts on what `dtype` acts on; for samples that are dictionaries `{field: dtype}` names
+            others. None keeps every bit.
 
     Returns:
         A `hotset.Loader`.
@@ -104,6 +109,7 @@ def accelerate(
         DeviceError: if the device is not there.
         SampleError: if a sample cannot be read; names its index.
         SchemaError: if samples cannot be batched; names the index and the leaf.
+        PrecisionError: if a value lies outside the range of `storage_dtype`.
         KeyingError: with `cache`, if something cannot be told apart by itself, or samples are read
             from files that nothing names; give a `version`.
 
@@ -142,7 +148,7 @@ def accelerate(
             is_apart=link.is_apart,
         ),
         dtype=out_dtype,
-        storage_dtype=storage_dtype,
+        storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
         is_channels_last=channels_last,
         check_every=check_every,
         settings=worker_settings(loader),
@@ -196,8 +202,8 @@ class Loader(Epochs):
         transform: callable, or list of callables, on the first field of a sample (behind a
             dataset's own transform); for dictionaries `{field: transform}`.
         device: where batches come out; None is torch's default device.
-        dtype: floating dtype that images, or the first floating-point field, come out as; integers
-            and labels keep theirs.
+        dtype: floating dtype that the transform's field, or without one the first, comes out as, if
+            it is an image or floating-point; integers and labels keep theirs.
         seed: makes order and augmentation a function of (seed, epoch), on every machine and at any
             world size. None draws from torch's generator as a `DataLoader` does.
         drop_last: whether a short last batch is left out.
@@ -214,8 +220,9 @@ class Loader(Epochs):
         policy: which samples a device keeps that has no room for all.
         prefetch_batches: batches on their way to the device at once.
         prefetch_bytes: bytes on their way at once, at most.
-        storage_dtype: floating dtype that the first field is kept in; for dictionaries also
-            `{field: dtype}`.
+        storage_dtype: dtype that the first field is kept in, if it is floating-point; for
+            dictionaries also `{field: dtype}`. Arrays are then copied, and what you write to them
+            is not seen.
         ragged: how fields whose length differs come out.
 
     Raises:
@@ -259,7 +266,7 @@ class Loader(Epochs):
         policy: str = "auto",
         prefetch_batches: int = PREFETCH_BATCHES,
         prefetch_bytes: int | str = PREFETCH_BYTES,
-        storage_dtype: Any = None,
+        storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
         ragged: Any = None,
     ) -> None:
         if isinstance(source, DataLoader):
@@ -287,7 +294,7 @@ class Loader(Epochs):
                 is_apart=link.is_apart,
             ),
             dtype=out_dtype,
-            storage_dtype=storage_dtype,
+            storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
             ragged=ragged,
             is_channels_last=channels_last,
             check_every=check_every,

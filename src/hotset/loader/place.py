@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ class Kept:
         notes: why the tier is no nearer, and what else is worth knowing.
         policy: which samples the device keeps, and why so; empty where it keeps all or none.
         filling: what fills them in the first epoch; None where they are there.
+        narrowed: per leaf that is kept in a narrower dtype, the dtype.
     """
 
     resident: Resident
@@ -49,6 +50,7 @@ class Kept:
     notes: tuple[str, ...] = ()
     policy: str = ""
     filling: Filling | None = None
+    narrowed: Mapping[int, torch.dtype] = field(default_factory=dict)
 
     @property
     def tier(self) -> Tier:

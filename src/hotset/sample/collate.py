@@ -10,7 +10,14 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from hotset.errors import SchemaError
-from hotset.sample.column import Column, DenseColumn, LeafSchema, describe, is_pil_image
+from hotset.sample.column import (
+    Column,
+    DenseColumn,
+    LeafSchema,
+    describe,
+    is_pil_image,
+    widened,
+)
 from hotset.sample.tree import Spec, flatten
 
 LEAST_ROW_BYTES = 256
@@ -43,16 +50,20 @@ def check_collatable(schemas: list[LeafSchema], spec: Spec) -> None:
             )
 
 
-def gather(column: Column, rows: Tensor) -> Any:
+def gather(column: Column, rows: Tensor, dtype: torch.dtype | None = None) -> Any:
     """One leaf of a batch, as `default_collate` makes it: a tensor, or a list of text.
 
     Args:
         column: what to gather from.
         rows: (B,) int64, on the column's device for dense data.
+        dtype: what the leaf is cast to; None leaves it as it is.
     """
     if isinstance(column, DenseColumn):
-        return _rows_of(column.data, rows)
-    return default_collate([column.item(row) for row in rows.tolist()])
+        # Values that are kept in a narrower dtype are cast once: the leaf's own holds each of them.
+        values = _rows_of(column.data, rows)
+        return widened(values, column.schema) if dtype is None else values.to(dtype)
+    leaf = default_collate([column.item(row) for row in rows.tolist()])
+    return leaf if dtype is None else leaf.to(dtype)
 
 
 def _rows_of(data: Tensor, rows: Tensor) -> Tensor:
