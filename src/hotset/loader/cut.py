@@ -8,6 +8,7 @@ from pathlib import Path
 from hotset.building.finding import location_in
 from hotset.building.locations import Folder, is_whole
 from hotset.building.recipe import recipe_for
+from hotset.loader.narrowing import narrowing_of
 from hotset.loader.options import Cache, Options
 from hotset.loader.place import is_there, need_of, rooms_for
 from hotset.placement.cut import Candidate, choose_cut
@@ -31,17 +32,18 @@ def candidate_of(analysis: Analysis, options: Options) -> Candidate:
     """
     resident = analysis.source.resident() if analysis.split.cut == 0 else None
     rooms = rooms_for(analysis, options, resident)
-    need = need_of(len(analysis.source), analysis.bytes_per_sample, options, rooms)
+    narrow = narrowing_of(analysis, options.storage_dtype).bytes_per_sample(analysis)
+    need = need_of(len(analysis.source), narrow, options, rooms)
     if resident is not None:
         if _is_on_device(resident, options):
             rooms = replace(rooms, device=need.nbytes)  # it takes no more there
         return need, rooms
     if options.cache is None:
         return need, rooms
-    room = _disk(options.cache, options)
-    if need.nbytes > room and not _is_stored(analysis, options.cache):
+    room, stored = _disk(options.cache, options), kept_bytes(analysis)  # a store keeps every bit
+    if stored > room and not _is_stored(analysis, options.cache):
         return (
-            f"{human_bytes(need.nbytes)} exceed the budget of {human_bytes(room)} on disk, where a "
+            f"{human_bytes(stored)} exceed the budget of {human_bytes(room)} on disk, where a "
             "`cache` keeps them"
         )
     return need, replace(rooms, is_stored=True)
