@@ -49,8 +49,9 @@ class Stats:
         return Stats(*(now - then for now, then in pairs))
 
     def __str__(self) -> str:
+        epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs:,} epochs"
         return (
-            f"{self.epochs} epochs, {self.batches:,} batches, {self.samples:,} samples: "
+            f"{epochs}, {self.batches:,} batches, {self.samples:,} samples: "
             f"{self.hit_rate:.1%} on the device already, {human_bytes(self.bytes_copied)} copied "
             f"({human_bytes(self.bytes_placed)} placed before)"
         )
