@@ -47,6 +47,7 @@ def keep(analysis: Analysis, options: Options, tally: Tally) -> Kept | str:
     if found is not None:
         if options.cache is not None:
             notes.append("nothing to cache: the samples lie in memory or in a store already")
+        check_stackable(analysis, options, found)
         return placed(found, analysis, options, tally, notes=notes, is_own=False)
     rooms = rooms_for(analysis, options, None)
     need = need_of(len(analysis.source), analysis.bytes_per_sample, options, rooms)
@@ -67,7 +68,9 @@ def _in_memory(analysis: Analysis, options: Options) -> Resident:
             len(source),
             name=source.name,
             spec=analysis.spec,
-            is_ragged_allowed=bool(split.stages) or is_per_sample(analysis, options),
+            is_ragged_allowed=bool(split.stages)
+            or is_per_sample(analysis, options)
+            or options.ragged is not None,
             workers=options.workers,
             progress=cast(Progress | None, progress),
         )

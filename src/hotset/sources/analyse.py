@@ -58,9 +58,11 @@ class Analysis:
     @property
     def bytes_per_sample(self) -> int:
         """About what one sample takes when stored; text and objects count nothing."""
-        others = sum(schema.nbytes for schema in self.stored) - self.stored[self.source.leaf].nbytes
-        sizes = [schemas[self.split.cut].nbytes for schemas in self.traced.values()]
-        return others + -(-sum(sizes) // len(sizes))
+        total = 0
+        for leaves, trace in zip(self.finals.values(), self.traced.values(), strict=True):
+            others = sum(schema.nbytes for schema in leaves) - leaves[self.source.leaf].nbytes
+            total += others + trace[self.split.cut].nbytes
+        return -(-total // len(self.traced))
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -124,7 +126,8 @@ def _refuse_other_structures(
             paths = found.paths()
             raise SchemaError(
                 f"{source.name}: the sample at index {index} has the leaves {paths}, that at index "
-                f"{indices[0]} has {spec.paths()}; samples must have one structure"
+                f"{indices[0]} has {spec.paths()}; samples must have one structure, so a list of "
+                "numbers whose length differs is to be a tensor or an array"
             )
 
 
