@@ -110,7 +110,7 @@ class SpotCheck:
                 wanted = _promoted(wanted, found)
             if leaf in self._forms and isinstance(wanted, Tensor):
                 wanted = self._forms[leaf].alone(wanted, found)
-            is_chain = leaf == self._source.leaf
+            is_chain = leaf == self._source.leaf and leaf not in self._forms
             if not same_bits(found, wanted) and not (is_chain and self._is_near(found, wanted)):
                 where = self._culprit(index, calls, drawn, images) if is_chain else self._at(leaf)
                 self._refuse(index, where, found, wanted)

@@ -16,7 +16,7 @@ from hotset.errors import ConfigError
 from hotset.kernels.padding import jagged_rows, pad_rows
 from hotset.sample.column import LeafSchema, RaggedColumn
 from hotset.sample.padding import Jagged, Padded, check_jagged
-from hotset.sample.tree import LEAF, Spec, batch_leaves, flatten, unflatten_batch
+from hotset.sample.tree import LEAF, Spec, batch_leaves, flatten, is_at, unflatten_batch
 
 Rule = Padded | Literal["jagged"]
 """How a field comes out."""
@@ -76,9 +76,7 @@ def asked_of(rules: Rules, spec: Spec) -> list[Asked | None]:
         return [None if rules is None else Asked(rules, False)] * len(paths)
     asked: list[Asked | None] = [None] * len(paths)
     for name, rule in rules.items():
-        start = f"[{name!r}]"
-        # A name may be that of a container; a path is one leaf's.
-        found = [n for n, path in enumerate(paths) if path == name or path.startswith(start)]
+        found = [number for number, path in enumerate(paths) if is_at(path, name)]
         if not found:
             raise ConfigError(f"`ragged` names the field {name!r}; samples have {paths}")
         for number in found:

@@ -266,9 +266,10 @@ class Loader(Epochs):
         _check_batch_size(batch_size)
         _check_workers(num_workers)
         _check_every(check_every)
-        link, out_dtype = link_to(device), check_dtype(dtype)
+        link, out_dtype, rules = link_to(device), check_dtype(dtype), check_ragged(ragged)
         if is_array_data(source):
-            found: Source = array_source(source, transform)
+            names = rules if isinstance(rules, dict) else ()
+            found: Source = array_source(source, transform, ragged=names)
             length = check_length(len(found), "the data")
         else:
             length = dataset_length(source)
@@ -287,7 +288,7 @@ class Loader(Epochs):
             ),
             dtype=out_dtype,
             storage_dtype=storage_dtype,
-            ragged=check_ragged(ragged),
+            ragged=rules,
             is_channels_last=channels_last,
             check_every=check_every,
             settings={"num_workers": num_workers, "collate_fn": None},

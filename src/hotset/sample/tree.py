@@ -58,6 +58,11 @@ class Spec:
 LEAF = Spec("leaf")
 
 
+def is_at(path: str, name: Any) -> bool:
+    """Whether a leaf's path is meant by a name: its own, or that of what it stands in."""
+    return path == name or path.startswith(f"[{name!r}]")
+
+
 def flatten(
     sample: Any, like: Spec | None = None, *, is_leaf: Callable[[Any], bool] | None = None
 ) -> tuple[list[Any], Spec]:

@@ -8,6 +8,7 @@ samples; where that cannot be, the list is a field.
 from __future__ import annotations
 
 import numbers
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from torch import Tensor
 
 from hotset.errors import ConfigError, SchemaError
 from hotset.sample.column import Column, LeafSchema, RaggedColumn, column_of, describe
-from hotset.sample.tree import Spec, flatten
+from hotset.sample.tree import Spec, flatten, is_at
 
 
-def columns_of(data: Any) -> tuple[list[Column], Spec]:
+def columns_of(data: Any, named: Collection[Any] = ()) -> tuple[list[Column], Spec]:
     """A column for each field, and the structure of a sample.
 
     Args:
@@ -27,6 +28,7 @@ def columns_of(data: Any) -> tuple[list[Column], Spec]:
             container, a list or tuple of arrays, one for each sample, is one field where their
             lengths differ, or where they cannot be arrays of samples for their length; so is a
             nested tensor anywhere.
+        named: names or paths of fields that the user speaks of: a list there is one field too.
 
     Raises:
         ConfigError: if it holds nothing.
@@ -37,7 +39,12 @@ def columns_of(data: Any) -> tuple[list[Column], Spec]:
         if isinstance(value, (list, tuple)) and not isinstance(value[0], (Tensor, np.ndarray)):
             _refuse_numbers(value, path)
     counts = {len(v) for v in found if isinstance(v, (Tensor, np.ndarray)) and v.ndim > 0}
-    lists = {id(v) for v in found if isinstance(v, (list, tuple)) and _is_field(v, counts)}
+    lists = {
+        id(value)
+        for value, path in zip(found, spec.paths(), strict=True)
+        if isinstance(value, (list, tuple))
+        and (_is_field(value, counts) or any(is_at(path, name) for name in named))
+    }
     fields, spec = flatten(data, is_leaf=lambda node: node is not data and id(node) in lists)
     if not fields:
         raise ConfigError(f"the data holds no field, got {data!r}")

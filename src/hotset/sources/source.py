@@ -10,7 +10,7 @@ dataset is never changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -193,19 +193,26 @@ def is_array_data(data: Any) -> bool:
     )
 
 
-def array_source(data: Any, transform: Any = None, pre_transform: Any = None) -> ArraySource:
+def array_source(
+    data: Any,
+    transform: Any = None,
+    pre_transform: Any = None,
+    *,
+    ragged: Collection[Any] = (),
+) -> ArraySource:
     """A source over a tensor, or a tuple, list or dictionary of tensors and arrays.
 
     Args:
         data: fields of equal length; a dictionary may hold further ones. See `columns_of`.
         transform: acts on the first field; for dictionaries, `{field: transform}` for one field.
         pre_transform: likewise, on the same field; runs before it, and once in any case.
+        ragged: names or paths of fields whose samples may differ in shape.
 
     Raises:
         SchemaError: if a field is no array, or lengths differ.
         ConfigError: if a transform does not say which field it is for.
     """
-    columns, spec = columns_of(data)
+    columns, spec = columns_of(data, ragged)
     paths = spec.paths()
     lengths = {path: len(column) for path, column in zip(paths, columns, strict=True)}
     if len(set(lengths.values())) > 1:
