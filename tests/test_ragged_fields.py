@@ -374,6 +374,20 @@ def test_a_random_transform_runs_per_sample(ragged: str, workers: int) -> None:
     assert checked(fast) == COUNT
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_workers_nest_is_copied_to_a_device(workers: int) -> None:
+    """Values and offsets, and nothing else, are what passes."""
+    device = SimulatedAccelerator("1MB", bandwidth="1MB")
+    made = {"transform": {"tokens": dropped}, "seed": 2, "ragged": "jagged"}
+    data = {"tokens": TOKENS}
+    fast = loader(data, 6, num_workers=workers, **{**made, "device": device})
+    for found, expected in zip(fast, loader(data, 6, **made), strict=True):
+        assert_jagged(found["tokens"], list(expected["tokens"].unbind()))
+    values = sum(batch["tokens"].values().numel() for batch in loader(data, 6, **made))
+    batches = -(-COUNT // 6)
+    assert device.bytes_copied == 8 * (values + COUNT + batches)
+
+
 class Drawn(Sentences):
     """Random in a way that nothing is kept."""
 

@@ -196,10 +196,13 @@ def jagged_rows(data: Tensor, index: np.ndarray) -> Jagged:
             the shapes are equal but for the first axis.
     """
     runs = runs_of(index)
-    ends = np.concatenate([runs.sizes, [0]])
-    starts = np.concatenate([runs.starts - runs.sizes.cumsum() + runs.sizes, [0]])
-    sizes, shifts, offsets = near(np.stack([ends, starts, runs.offsets]), data.device)
     total = int(runs.sizes.sum())
+    begins = runs.sizes.cumsum() - runs.sizes
+    # One copy for all three; offsets are one more than there are leaves.
+    numbers_of = np.zeros((3, len(index) + 1), dtype=np.int64)
+    numbers_of[0, :-1], numbers_of[1, :-1] = runs.sizes, runs.starts - begins
+    numbers_of[2] = runs.offsets
+    sizes, shifts, offsets = near(numbers_of, data.device)
     leaf = torch.repeat_interleave(sizes, output_size=total)
     place = torch.arange(total, device=data.device) + shifts[leaf]
     values = bits_of(data)[place].view(data.dtype)
