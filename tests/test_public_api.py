@@ -18,6 +18,7 @@ EXPORTED = [
     "CachedDataset",
     "Cutout",
     "Loader",
+    "Padded",
     "Plan",
     "Store",
     "__version__",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hotset.placement.budget import Budget as Budget
     from hotset.placement.plan import Plan as Plan
     from hotset.planning.planner import plan as plan
+    from hotset.sample.padding import Padded as Padded
     from hotset.store.opening import open as open
     from hotset.store.store import Store as Store
     from hotset.transforms import AlternatingFlip as AlternatingFlip
@@ -36,6 +37,7 @@ _HOMES = {
     "CachedDataset": "hotset.loader.cached",
     "Cutout": "hotset.transforms",
     "Loader": "hotset.loader.loader",
+    "Padded": "hotset.sample.padding",
     "Plan": "hotset.placement.plan",
     "Store": "hotset.store.store",
     "accelerate": "hotset.loader.loader",

@@ -26,7 +26,8 @@ from hotset.loader.cut import fitted
 from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
-from hotset.loader.fit import check_fit, fits_stages
+from hotset.loader.fit import check_fit, fits_stages, forms_of
+from hotset.loader.forms import Forms, asked_of
 from hotset.loader.keep import keep
 from hotset.loader.options import Options
 from hotset.loader.order import Order
@@ -74,7 +75,7 @@ def assemble(source: Source, options: Options) -> Assembled:
         analysis = analyse(source)
     if options.collate is None:
         check_collatable(list(analysis.final), analysis.spec)
-        _refuse_differing(analysis)
+        _refuse_differing(analysis, options)
     tally = Tally()
     if not analysis.dataset.is_deterministic:
         return _unkept(analysis, options, analysis.dataset.reason, tally)
@@ -107,11 +108,12 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
     )
 
 
-def _refuse_differing(analysis: Analysis) -> None:
+def _refuse_differing(analysis: Analysis, options: Options) -> None:
     first_index, first = next(iter(analysis.finals.items()))
+    paths, asked = analysis.spec.paths(), asked_of(options.ragged, analysis.spec)
     for index, schemas in analysis.finals.items():
-        for path, was, now in zip(analysis.spec.paths(), first, schemas, strict=True):
-            if not can_batch(was, now):
+        for path, was, now, wanted in zip(paths, first, schemas, asked, strict=True):
+            if not can_batch(was, now, is_ragged=wanted is not None):
                 raise SchemaError(difference(path, first_index, was, index, now))
 
 
@@ -124,10 +126,19 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
         engine.side_by_side if engine is not None and options.outlook.may_read_ahead else 1
     )
     images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
+    forms = forms_of(analysis, options, resident)
     batches = BatchPipeline(
-        resident, kept.stage, device, engine, dtype, most_batches, is_stacking, **images
+        resident,
+        kept.stage,
+        device,
+        engine,
+        dtype,
+        most_batches,
+        is_stacking,
+        forms=forms,
+        **images,
     )
-    pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype)
+    pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype, forms)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
         pipeline = CollatedPipeline(pipeline, options.collate, analysis.spec, schemas)
@@ -136,7 +147,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
     if kept.filling is not None:
         fits = partial(check_fit, analysis, options)
         pipeline = FillingPipeline(pipeline, kept.filling, options.settings, fits)
-    notes = list(kept.notes)
+    notes = [*kept.notes, *forms.notes]
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
     notes.extend(_uncast(analysis, options))
@@ -193,6 +204,7 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) 
         analysis = replace(analysis, split=replace(split, mode="worker", stages=()))
     rest_calls = Chained([step.call for step in split.steps[split.cut :]])
     reader = CachedReader(resident, rest_calls)
+    forms = forms_of(analysis, options, resident)
     pipeline = WorkerPipeline(
         reader,
         source.name,
@@ -200,6 +212,7 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) 
         options.link,
         tally,
         options.settings,
+        forms,
     )
     plan = Plan(
         decisions=decisions,
@@ -209,10 +222,10 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) 
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=(*kept.notes, *_unheeded(analysis, options)),
+        notes=(*kept.notes, *forms.notes, *_unheeded(analysis, options)),
     )
     near = replace(kept, resident=resident)
-    checked = _checked(analysis, options, pipeline, near, options.dtype)
+    checked = _checked(analysis, options, pipeline, near, options.dtype, forms)
     return Assembled(analysis, plan, checked, resident, reader, tally)
 
 
@@ -220,6 +233,7 @@ def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> As
     source, split = analysis.source, analysis.split
     chain = Chained([step.call for step in split.steps])
     reader = source.reader(chain if split.steps else None)
+    forms = forms_of(analysis, options, None)
     pipeline = WorkerPipeline(
         reader,
         source.name,
@@ -227,6 +241,7 @@ def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> As
         options.link,
         tally,
         options.settings,
+        forms,
     )
     decisions = tuple(Decision(d.step, "worker", note) for d in analysis.decisions)
     plan = Plan(
@@ -238,6 +253,7 @@ def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> As
         kernel=_workers(options),
         notes=(
             "left as it is: nothing of it could be kept",
+            *forms.notes,
             *_unheeded(analysis, options),
             *_not_narrowed(options),
         ),
@@ -275,6 +291,7 @@ def _checked(
     pipeline: Pipeline,
     kept: Kept,
     dtype: torch.dtype | None,
+    forms: Forms,
 ) -> Pipeline:
     if options.check_every == 0:
         return pipeline
@@ -287,5 +304,6 @@ def _checked(
         narrowed=kept.narrowed,
         every=options.check_every,
         is_stacking=options.collate is None,
+        forms=forms.by_leaf,
     )
     return CheckedPipeline(pipeline, check)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.kernels.dispatch import Engine, Run
+from hotset.loader.forms import Forms, finished
 from hotset.placement.lanes import View
 from hotset.placement.link import Link, send
 from hotset.placement.stage import Fetch, Stage, Wanted
@@ -29,6 +30,7 @@ from hotset.sample.column import (
     RaggedColumn,
     decode,
 )
+from hotset.sample.padding import Jagged
 from hotset.sample.ragged import Ragged
 from hotset.sample.tree import Spec, batch_leaves, unflatten, unflatten_batch
 from hotset.sources.resident import Resident
@@ -88,6 +90,7 @@ class BatchPipeline:
         is_stacking: whether leaves that lie in lists are stacked; a user's own collate_fn gets them
             one by one.
         images_of: what the engine reads from, given the column.
+        forms: how leaves whose shape differs come out.
     """
 
     def __init__(
@@ -100,11 +103,13 @@ class BatchPipeline:
         most_batches: int = 1,
         is_stacking: bool = True,
         images_of: Callable[[Any], Any] = lambda column: column.data,
+        forms: Forms | None = None,
     ) -> None:
         self._spec, self._leaf, self._stage = resident.spec, resident.leaf, stage
         self._device, self._engine = device, engine
         self._dtype, self._most_batches = dtype, most_batches
         self._is_stacking, self._images_of = is_stacking, images_of
+        self._forms = {} if forms is None else forms.by_leaf
         self._seen: tuple[Column, Any] | None = None
 
     @contextmanager
@@ -129,9 +134,9 @@ class BatchPipeline:
                     parts.extend(batches)
                     if not piece.is_last:
                         continue
-                    batches, parts = [[_joined(leaf) for leaf in zip(*parts, strict=True)]], []
+                    batches, parts = [self._joined(parts)], []
                 for leaves in batches:
-                    yield unflatten_batch(self._spec, iter(leaves))
+                    yield unflatten_batch(self._spec, map(finished, leaves))
                 if group.count < self._most_batches:
                     # The first batch tells how large one is.
                     fitting = GROUP_BYTES // max(1, sum(map(_nbytes, batches[0])))
@@ -176,13 +181,23 @@ class BatchPipeline:
                 ids = self._place([request.ids for request in requests])
                 occurrence = self._place([request.occurrence for request in requests])
                 draws = Draws(requests[0].key, ids, occurrence)
-                columns.append(run.batches(self._images(column), rows, draws, sizes))
+                if not isinstance(column, DenseColumn):
+                    rows = self._place([rows.numpy()])
+                made = run.batches(self._images(column), rows, draws, sizes)
+                form = self._forms.get(number)
+                columns.append(made if form is None else [form.of_batch(batch) for batch in made])
             else:
-                is_cast = number == self._leaf
                 columns.append(
-                    [self._gather(column, part, is_cast) for part in torch.split(rows, sizes)]
+                    [self._gather(column, part, number) for part in torch.split(rows, sizes)]
                 )
         return columns
+
+    def _joined(self, parts: Sequence[Sequence[Any]]) -> list[Any]:
+        """The leaves of a batch that was made in parts."""
+        return [
+            self._forms[number].of_parts(leaf) if number in self._forms else _joined(leaf)
+            for number, leaf in enumerate(zip(*parts, strict=True))
+        ]
 
     def _images(self, column: Column) -> Any:
         """What the engine reads from; the same column comes with nearly every batch."""
@@ -190,7 +205,13 @@ class BatchPipeline:
             self._seen = column, self._images_of(column)
         return self._seen[1]
 
-    def _gather(self, column: Column, rows: Tensor, is_cast: bool) -> Any:
+    def _gather(self, column: Column, rows: Tensor, number: int) -> Any:
+        is_cast, form = number == self._leaf, self._forms.get(number)
+        if form is not None:
+            dtype = self._dtype if is_cast else None
+            if isinstance(column, RaggedColumn):
+                return form.of_column(column, rows, dtype)
+            return form.of_batch(gather(column, rows), dtype)
         if not isinstance(column, DenseColumn) and not self._is_stacking:
             return self._items(column, rows, is_cast)
         return gather(column, rows, self._dtype if is_cast else None)
@@ -321,7 +342,7 @@ def move(batch: Any, link: Link, tally: Tally) -> Any:
         if batch.device == link.device and link.device.type != "cpu":
             return batch
         tally.bytes_copied += _nbytes(batch)
-        return send(link, batch)
+        return batch.to(link.device) if batch.is_nested else send(link, batch)
     if hasattr(batch, "to"):  # a container may have one too, such as PackedSequence
         return batch.to(link.device)
     if isinstance(batch, Mapping):
@@ -344,4 +365,5 @@ def ragged_images(column: DenseColumn | RaggedColumn) -> Ragged:
 
 
 def _nbytes(leaf: Any) -> int:
+    leaf = leaf.values if isinstance(leaf, Jagged) else leaf
     return leaf.numel() * leaf.element_size() if isinstance(leaf, Tensor) else 0

@@ -22,6 +22,7 @@ from hotset.chain.split import Split
 from hotset.chain.step import Chained, StepCall
 from hotset.errors import FaithfulnessError
 from hotset.loader.batch import Make, Pipeline, Request, remembered
+from hotset.loader.forms import Form
 from hotset.ops.op import Params, Shape, apply_gated, draw_gated
 from hotset.ops.pointwise import Elementwise, Table
 from hotset.placement.precision import kept_as
@@ -46,6 +47,7 @@ class SpotCheck:
             is rounded likewise where it is cut.
         is_stacking: whether batches are as `default_collate` makes them; else leaves that cannot be
             stacked are lists.
+        forms: how leaves whose shape differs come out.
     """
 
     def __init__(
@@ -59,11 +61,12 @@ class SpotCheck:
         every: int,
         narrowed: Mapping[int, torch.dtype] | None = None,
         is_stacking: bool = True,
+        forms: Mapping[int, Form] | None = None,
     ) -> None:
         self._narrowed = dict(narrowed or {})
         self._source, self._spec, self._split = source, spec, split
         self._stored, self._cast, self._every = stored, cast, every
-        self._is_stacking = is_stacking
+        self._is_stacking, self._forms = is_stacking, forms or {}
         self.checked = 0
 
     def compare(self, request: Request, batch: Any) -> None:
@@ -110,7 +113,9 @@ class SpotCheck:
                 wanted = encode(wanted, describe(wanted))
             if not (leaf == self._source.leaf and self._split.stages):
                 wanted = _promoted(wanted, found)
-            is_chain = leaf == self._source.leaf
+            if leaf in self._forms and isinstance(wanted, Tensor):
+                wanted = self._forms[leaf].alone(wanted, found)
+            is_chain = leaf == self._source.leaf and leaf not in self._forms
             if not same_bits(found, wanted) and not (is_chain and self._is_near(found, wanted)):
                 where = self._culprit(index, calls, drawn, images) if is_chain else self._at(leaf)
                 self._refuse(index, where, found, wanted)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from hotset.errors import SchemaError
+from hotset.loader.forms import Form, Forms, asked_of, form_of
 from hotset.loader.options import Options
 from hotset.ops.resample import makes_one_size
 from hotset.sample.collate import can_batch, difference
-from hotset.sample.column import DenseColumn, LeafSchema, RaggedColumn, describe
+from hotset.sample.column import Column, DenseColumn, LeafSchema, RaggedColumn, describe
 from hotset.sources.analyse import Analysis
 from hotset.sources.resident import Resident
 
@@ -53,11 +54,58 @@ def check_stackable(analysis: Analysis, options: Options, resident: Resident) ->
     """
     if is_per_sample(analysis, options):
         return
-    for number in range(len(resident.columns)):
-        unlike = _unlike(analysis, resident, number)
+    asked = asked_of(options.ragged, analysis.spec)
+    for number, column in enumerate(resident.columns):
         is_acted_on = number == resident.leaf and bool(analysis.split.stages)
+        if asked[number] is not None and not is_acted_on and is_ragged(column):
+            continue
+        unlike = _unlike(analysis, resident, number)
         if unlike is not None and not (is_acted_on and _become_alike(analysis, *unlike)):
             raise SchemaError(_words(analysis, number, *unlike))
+
+
+def is_ragged(column: Column) -> bool:
+    """Whether a column holds tensors or arrays of differing shapes."""
+    return isinstance(column, RaggedColumn) and column.schema.kind in ("tensor", "array")
+
+
+def forms_of(analysis: Analysis, options: Options, resident: Resident | None) -> Forms:
+    """How leaves come out whose shape differs, and those that the user named.
+
+    Args:
+        analysis: of the source.
+        options: what was asked for.
+        resident: what is kept; None if nothing is.
+
+    Raises:
+        ConfigError: if a field is named that cannot be padded, or a pad value does not fit.
+        SchemaError: if a field cannot be jagged.
+    """
+    spec, split = analysis.spec, analysis.split
+    found: dict[int, Form] = {}
+    for number, (path, asked) in enumerate(
+        zip(spec.paths(), asked_of(options.ragged, spec), strict=True)
+    ):
+        is_made_alike = number == analysis.source.leaf and bool(split.stages)
+        if asked is None or (is_made_alike and not asked.is_named):
+            continue
+        schemas = [schemas[number] for schemas in analysis.finals.values()]
+        is_kept = resident is not None and not is_made_alike
+        shapes = _ragged_shapes(resident, number) if is_kept and resident is not None else None
+        form = form_of(asked, path, schemas, shapes)
+        if form is not None:
+            found[number] = form
+    return Forms(spec, found)
+
+
+def _ragged_shapes(resident: Resident, number: int) -> np.ndarray | None:
+    """(N, axes) int64 shapes of the samples, where a leaf is kept as ragged."""
+    column = resident.columns[number]
+    if not is_ragged(column):
+        return None
+    assert isinstance(column, RaggedColumn)
+    shapes = column.index[:, 1 : 1 + len(column.schema.shape)]
+    return shapes if resident.rows is None else shapes[resident.rows.cpu().numpy()]
 
 
 Found = tuple[int, LeafSchema]
@@ -89,19 +137,24 @@ def _unlike(analysis: Analysis, resident: Resident, number: int) -> tuple[Found,
             return None
         is_resized = number == resident.leaf and makes_one_size(analysis.split.ops)
         axes = 1 if is_resized else len(column.schema.shape)
-        shapes = column.index[:, 1 : 1 + axes]
+        samples, rows = _samples_and_rows(resident)
+        shapes = column.index[rows, 1 : 1 + axes]
         others = np.flatnonzero((shapes != shapes[:1]).any(axis=1))
-        found = [(row, describe(column.item(row))) for row in (0, *others[:1].tolist())]
+        places = (0, *others[:1].tolist())
+        found = [(int(samples[n]), describe(column.item(int(rows[n])))) for n in places]
     else:
-        found = [(row, i[1]) for row, i in enumerate(column.items) if isinstance(i, tuple)]
-        found = found[:1] + [(row, s) for row, s in found if not can_batch(found[0][1], s)][:1]
-    if len(found) < 2:
-        return None
-    first, other = ((_sample_at(resident, row), schema) for row, schema in found)
-    return first, other
+        pairs = zip(*(numbers.tolist() for numbers in _samples_and_rows(resident)), strict=True)
+        items = [(sample, column.items[row]) for sample, row in pairs]
+        found = [(sample, item[1]) for sample, item in items if isinstance(item, tuple)]
+        found = found[:1] + [(n, s) for n, s in found if not can_batch(found[0][1], s)][:1]
+    return (found[0], found[1]) if len(found) > 1 else None
 
 
-def _sample_at(resident: Resident, row: int) -> int:
+def _samples_and_rows(resident: Resident) -> tuple[np.ndarray, np.ndarray]:
+    """(M,) int64 twice: the samples that are there, and the row of each."""
     if resident.rows is None:
-        return row
-    return int((resident.rows == row).nonzero()[0, 0])
+        every = np.arange(len(resident.columns[0]))
+        return every, every
+    rows: np.ndarray = resident.rows.cpu().numpy()
+    there = np.flatnonzero(rows >= 0)  # while a store is filled, some have none yet
+    return there, rows[there]

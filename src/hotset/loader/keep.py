@@ -50,6 +50,7 @@ def keep(analysis: Analysis, options: Options, tally: Tally) -> Kept | str:
     if found is not None:
         if options.cache is not None:
             notes.append("nothing to cache: the samples lie in memory or in a store already")
+        check_stackable(analysis, options, found)
         return _found(found, analysis, options, tally, narrowing, notes)
     rooms = rooms_for(analysis, options, None)
     need = need_of(len(analysis.source), narrowing.bytes_per_sample(analysis), options, rooms)
@@ -93,7 +94,9 @@ def _in_memory(
             len(source),
             name=source.name,
             spec=analysis.spec,
-            is_ragged_allowed=bool(split.stages) or is_per_sample(analysis, options),
+            is_ragged_allowed=bool(split.stages)
+            or is_per_sample(analysis, options)
+            or options.ragged is not None,
             workers=options.workers,
             progress=cast(Progress | None, progress),
             narrowers=narrowers,

@@ -21,6 +21,7 @@ from hotset.keys.source import identity_of
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
+from hotset.loader.forms import check_ragged
 from hotset.loader.narrowing import check_storage_dtype
 from hotset.loader.options import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
@@ -196,7 +197,9 @@ class Loader(Epochs):
     Args:
         source: a map-style dataset; or a tensor, array, or tuple, list or dictionary of them,
             samples along the first axis. Arrays that lie on the device are not copied: what you
-            write to them is seen by later batches, so change them between epochs only.
+            write to them is seen by later batches, so change them between epochs only. A field
+            whose samples differ in length is a list of tensors or arrays, one for each sample, or
+            a nested tensor; see `ragged`.
         batch_size: samples per batch (and rank).
         shuffle: a new order every epoch.
         transform: callable, or list of callables, on the first field of a sample (behind a
@@ -223,7 +226,12 @@ class Loader(Epochs):
         storage_dtype: dtype that the first field is kept in, if it is floating-point; for
             dictionaries also `{field: dtype}`. Arrays are then copied, and what you write to them
             is not seen.
-        ragged: how fields whose length differs come out.
+        ragged: how fields whose length differs come out: "pad", or a `hotset.Padded` with more to
+            say, fills up to the longest of the batch; "jagged" gives nested tensors
+            (`torch.nested`) of jagged layout, whose offsets tell the lengths. By field for some of
+            them, as {"tokens": "pad"}; a field that is named comes out so even where all lengths
+            are the same. None refuses such fields. With "pad", add a field of lengths where you
+            want them.
 
     Raises:
         ConfigError: for arguments that cannot be used, or no samples.
@@ -274,9 +282,10 @@ class Loader(Epochs):
         _check_batch_size(batch_size)
         _check_workers(num_workers)
         _check_every(check_every)
-        link, out_dtype = link_to(device), check_dtype(dtype)
+        link, out_dtype, rules = link_to(device), check_dtype(dtype), check_ragged(ragged)
         if is_array_data(source):
-            found: Source = array_source(source, transform)
+            names = rules if isinstance(rules, dict) else ()
+            found: Source = array_source(source, transform, ragged=names)
             length = check_length(len(found), "the data")
         else:
             length = dataset_length(source)
@@ -295,7 +304,7 @@ class Loader(Epochs):
             ),
             dtype=out_dtype,
             storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
-            ragged=ragged,
+            ragged=rules,
             is_channels_last=channels_last,
             check_every=check_every,
             settings={"num_workers": num_workers, "collate_fn": None},

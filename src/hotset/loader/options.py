@@ -11,6 +11,7 @@ from torch.utils.data import default_collate
 
 from hotset.building.locations import Location
 from hotset.keys.source import SourceIdentity
+from hotset.loader.forms import Rules
 from hotset.placement.link import Link
 from hotset.placement.outlook import Outlook
 from hotset.placement.placing import Placing
@@ -53,7 +54,7 @@ class Options:
         dtype: floating dtype of the chain's leaf; None leaves it as the chain makes it.
         storage_dtype: floating dtype that the chain's leaf is kept in, where it is floating-point;
             None keeps it as it is. By field for dictionaries.
-        ragged: how leaves whose length differs come out; None refuses them.
+        ragged: how leaves whose shape differs come out; None refuses them.
         is_channels_last: memory format of images.
         check_every: one sample in so many of the first epoch is compared; 0 compares none.
         settings: of the `DataLoader` that runs what has no batched form.
@@ -67,7 +68,7 @@ class Options:
     placing: Placing = field(default_factory=Placing)
     dtype: torch.dtype | None = None
     storage_dtype: Any = None
-    ragged: Any = None
+    ragged: Rules = None
     is_channels_last: bool = False
     check_every: int = CHECK_EVERY
     settings: dict[str, Any] = field(default_factory=lambda: {"num_workers": 0, "collate_fn": None})

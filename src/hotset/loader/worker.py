@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
 from hotset.loader.batch import Make, Request, move, seeds_of
+from hotset.loader.forms import Forms
 from hotset.placement.link import Link
 from hotset.placement.stats import Tally
 from hotset.sample.collate import as_it_is, check_same
@@ -49,8 +50,10 @@ class CachedReader:
 class _SeededBatches(Dataset[Any]):
     """Whole batches by the (id, seed) of their samples: a collate_fn may draw as well."""
 
-    def __init__(self, reader: Reader, name: str, cast: Callable[[Any], Any], collate: Any) -> None:
-        self._reader, self._name, self._cast = reader, name, cast
+    def __init__(
+        self, reader: Reader, name: str, cast: Callable[[Any], Any], collate: Any, forms: Forms
+    ) -> None:
+        self._reader, self._name, self._cast, self._forms = reader, name, cast, forms
         self._must_stack = collate in (None, default_collate)
         self._collate = collate or default_collate
 
@@ -64,7 +67,9 @@ class _SeededBatches(Dataset[Any]):
         samples = [self._sample(*item) for item in items]
         if self._must_stack:
             for (index, _), sample in zip(items[1:], samples[1:], strict=True):
-                check_same(samples[0], sample, items[0][0], index)
+                check_same(samples[0], sample, items[0][0], index, self._forms.by_leaf)
+            if self._forms:
+                return self._forms.collate(samples)
         return self._collate(samples)
 
     def _sample(self, index: int, seed: int) -> Any:
@@ -93,6 +98,7 @@ class WorkerPipeline:
         link: to the device where the batches come out.
         tally: counts what is copied there.
         settings: keyword arguments of the `DataLoader`: workers, collate_fn and the like.
+        forms: how leaves whose shape differs come out.
     """
 
     def __init__(
@@ -103,8 +109,10 @@ class WorkerPipeline:
         link: Link,
         tally: Tally,
         settings: dict[str, Any],
+        forms: Forms,
     ) -> None:
-        self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"])
+        self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"], forms)
+        self._forms = forms
         self._link, self._tally = link, tally
         self._settings = {**settings, "collate_fn": as_it_is}
 
@@ -123,7 +131,7 @@ class WorkerPipeline:
             )
             iterators.append(iter(loader))
             for batch in iterators[-1]:
-                yield move(batch, self._link, self._tally)
+                yield self._forms.finish(move(batch, self._link, self._tally))
 
         try:
             yield make

@@ -74,7 +74,7 @@ class Lane(Protocol):
 
 
 View = tuple[Column, Tensor]
-"""A column, and the rows of it that a request is made of."""
+"""A column, and the rows of it that a request is made of; on the host where it is not dense."""
 
 
 class DenseLane:
@@ -215,8 +215,7 @@ class RaggedLane:
         found = order[np.searchsorted(missed, rows[absent], sorter=order)]
         starts[absent] = passing[found]
         index[:, 0] = starts
-        every = torch.arange(len(rows), device=slots.device)
-        return replace(self._host, data=self._memory, index=index), every
+        return replace(self._host, data=self._memory, index=index), torch.arange(len(rows))
 
 
 def take_rows(source: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:

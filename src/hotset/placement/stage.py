@@ -12,6 +12,7 @@ import torch
 
 from hotset.placement.lanes import Held, View
 from hotset.placement.stats import Tally
+from hotset.sample.column import DenseColumn
 
 MANY = 1 << 30
 """More batches than anybody makes in one go."""
@@ -38,7 +39,8 @@ class Fetched:
 
     Attributes:
         what: what they were wanted for.
-        views: per leaf, a column and the rows of it that were wanted, (B,) int64 beside its data.
+        views: per leaf, a column and the rows of it that were wanted, (B,) int64: beside its data
+            where that is dense, else on the host, as its index is.
         release: must be called when all work that reads them is queued.
     """
 
@@ -78,6 +80,9 @@ class InPlace:
 
     def __init__(self, held: Held, device: torch.device, tally: Tally) -> None:
         self._held, self._device, self._tally = held, device, tally
+        is_dense = all(isinstance(column, DenseColumn) for column in held.columns)
+        rows = None if is_dense or device.type == "cpu" else held.rows
+        self._host_rows = None if rows is None else rows.cpu()
 
     def fits(self, ids: np.ndarray) -> int:
         return len(ids)
@@ -93,14 +98,17 @@ class InPlace:
         held, is_host = self._held, self._device.type == "cpu"
         for wanted in wants:
             ids = torch.from_numpy(wanted.ids)
+            host_rows = ids if self._host_rows is None else self._host_rows[ids]
             if not is_host:
                 ids = ids.pin_memory().to(self._device, non_blocking=True)
             rows = ids if held.rows is None else held.rows[ids]
             if is_host:
                 held.touch(rows.numpy())
+                host_rows = rows
             self._tally.samples += len(rows)
             self._tally.hits += len(rows)
-            yield Fetched(wanted.what, [(column, rows) for column in held.columns], nothing)
+            views = [(c, rows if isinstance(c, DenseColumn) else host_rows) for c in held.columns]
+            yield Fetched(wanted.what, views, nothing)
 
 
 def nothing() -> None:

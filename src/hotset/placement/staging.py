@@ -319,8 +319,11 @@ class Staged:
         for wanted in wants:
             rows = self._host_rows(wanted.ids)
             self._held.touch(rows)
-            every = torch.arange(len(rows), device=self._link.device)
-            views = [(chosen_on(self._link, column, rows), every) for column in self._held.columns]
+            every, near = torch.arange(len(rows)), torch.arange(len(rows), device=self._link.device)
+            views = [
+                (chosen_on(self._link, c, rows), near if isinstance(c, DenseColumn) else every)
+                for c in self._held.columns
+            ]
             self._tally.samples += len(rows)
             self._tally.bytes_copied += bytes_of(self._passing(), rows)
             yield Fetched(wanted.what, views, nothing)

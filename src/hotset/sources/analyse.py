@@ -65,9 +65,11 @@ class Analysis:
 
     def bytes_at(self, cut: int) -> int:
         """About what one sample takes when stored as it is behind so many steps."""
-        others = sum(schema.nbytes for schema in self.stored) - self.stored[self.source.leaf].nbytes
-        sizes = [schemas[cut].nbytes for schemas in self.traced.values()]
-        return others + -(-sum(sizes) // len(sizes))
+        total = 0
+        for leaves, trace in zip(self.finals.values(), self.traced.values(), strict=True):
+            others = sum(schema.nbytes for schema in leaves) - leaves[self.source.leaf].nbytes
+            total += others + trace[cut].nbytes
+        return -(-total // len(self.traced))
 
     @property
     def smaller(self) -> tuple[Analysis, ...]:
@@ -148,7 +150,8 @@ def _refuse_other_structures(
             paths = found.paths()
             raise SchemaError(
                 f"{source.name}: the sample at index {index} has the leaves {paths}, that at index "
-                f"{indices[0]} has {spec.paths()}; samples must have one structure"
+                f"{indices[0]} has {spec.paths()}; samples must have one structure, so a list of "
+                "numbers whose length differs is to be a tensor or an array"
             )
 
 
