@@ -28,11 +28,12 @@ def pad_rows(data: Tensor, index: np.ndarray, *, padded: Padded, axis: int = 0) 
     shapes = index[:, 1:]
     shape = padded_shape(shapes, padded, axis)
     out = torch.empty((len(index), *shape), dtype=data.dtype)
-    fill, is_left = fill_of(data, padded), padded.side == "left"
+    fill, is_left = fill_of(padded, data.dtype), padded.side == "left"
     source, target = bits_of(data).numpy(), bits_of(out).view(-1).numpy()
     # Axes behind the last that is padded or cut are one run of values.
-    is_whole = (shapes == shape).all(axis=0)
-    last = max(np.flatnonzero(~is_whole), default=0)
+    last = 0
+    if len(shape) > 1:
+        last = int(max(np.flatnonzero((shapes != shape).any(axis=0)), default=0))
     run = math.prod(shape[last + 1 :])
     starts = np.ascontiguousarray(index[:, 0])
     filled = source.dtype.type(fill)

@@ -135,9 +135,9 @@ def bits_of(data: Tensor) -> Tensor:
     return data if dtype is None else data.view(dtype)
 
 
-def fill_of(data: Tensor, padded: Padded) -> Any:
+def fill_of(padded: Padded, dtype: torch.dtype) -> Any:
     """The pad value as `bits_of` has it."""
-    return bits_of(padded.fill(data.dtype)[None])[0].item()
+    return bits_of(padded.fill(dtype)[None])[0].item()
 
 
 def padded_shape(shapes: np.ndarray, padded: Padded, axis: int) -> tuple[int, ...]:
@@ -164,7 +164,7 @@ def pad_rows(data: Tensor, index: np.ndarray, *, padded: Padded, axis: int = 0) 
         axis: the one that is the length.
     """
     shape = padded_shape(index[:, 1:], padded, axis)
-    source, fill = bits_of(data), fill_of(data, padded)
+    source, fill = bits_of(data), fill_of(padded, data.dtype)
     axes = len(shape)
     if data.numel() == 0:
         return torch.full((len(index), *shape), fill, dtype=source.dtype, device=data.device).view(
