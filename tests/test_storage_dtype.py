@@ -670,3 +670,35 @@ def test_samples_that_come_twice_are_kept_once() -> None:
     fast = hotset.accelerate(loader, device="cpu", check_every=1, storage_dtype=torch.float16)
     assert fast.plan.bytes_held == COUNT * 3 * 2
     assert_same(torch.cat([x for (x,) in fast]), images[chosen].half().float())
+
+
+@pytest.mark.parametrize("ragged", ["pad", "jagged"])
+@pytest.mark.parametrize("tier", ["device", "mixed", "host"])
+def test_fields_of_differing_length(ragged: str, tier: str) -> None:
+    """Widened before they are padded or put end to end, wherever they lie."""
+    lengths = torch.randint(0, 9, (40,), generator=torch.manual_seed(3)).tolist()
+    sounds = [torch.randn(2, length, generator=torch.manual_seed(length)) for length in lengths]
+    if ragged == "jagged":
+        sounds = [sound.t().contiguous() for sound in sounds]
+    rounded = [sound.half().float() for sound in sounds]
+    made: dict[str, Any] = {"shuffle": True, "seed": 4}
+    rule: Any = hotset.Padded(0.1) if ragged == "pad" else ragged
+    place = torch.arange(40)
+    plain = hotset.Loader({"x": rounded, "y": place}, 7, ragged=rule, device="cpu", **made)
+    fast = hotset.Loader(
+        {"x": sounds, "y": place},
+        7,
+        ragged=rule,
+        storage_dtype=torch.float16,
+        tier=tier,
+        budget=1200 if tier == "mixed" else None,
+        device=SimulatedAccelerator("1MB", bandwidth="1MB"),
+        **made,
+    )
+    assert fast.plan.tier == tier
+    for expected, found in zip(plain, fast, strict=True):
+        assert found["x"].dtype is torch.float32
+        pairs = [(expected["x"], found["x"])]
+        if ragged == "jagged":
+            pairs = list(zip(expected["x"].unbind(), found["x"].unbind(), strict=True))
+        assert all(torch.equal(wanted, value) for wanted, value in pairs)

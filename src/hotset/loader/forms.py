@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 
 from hotset.errors import ConfigError
 from hotset.kernels.padding import jagged_rows, pad_rows
-from hotset.sample.column import LeafSchema, RaggedColumn
+from hotset.sample.column import LeafSchema, RaggedColumn, widened
 from hotset.sample.padding import Jagged, Padded, check_jagged
 from hotset.sample.tree import LEAF, Spec, batch_leaves, flatten, is_at, unflatten_batch
 
@@ -111,7 +111,13 @@ class Form:
             dtype: that it is cast to; None casts nothing.
         """
         index = column.index[rows.numpy(), : 1 + len(column.schema.shape)]
-        return self._joined(column.data, index, dtype)
+        if column.data.dtype is column.schema.dtype:
+            return self._joined(column.data, index, dtype)
+        # Kept in a narrower dtype: widened first, so that what is padded with is exact.
+        sizes = index[:, 1:].prod(axis=1)
+        values = jagged_rows(column.data, np.stack([index[:, 0], sizes], axis=1)).values
+        index[:, 0] = sizes.cumsum() - sizes
+        return self._joined(widened(values, column.schema), index, dtype)
 
     def of_batch(self, batch: Tensor, dtype: torch.dtype | None = None) -> Tensor | Jagged:
         """The same of leaves that have one shape.
