@@ -13,6 +13,7 @@ from hotset.chain.split import Decision
 from hotset.chain.step import Chained
 from hotset.errors import SchemaError
 from hotset.kernels.dispatch import Engine, choose_engine, choose_ragged_engine
+from hotset.kernels.gather import RowGather, choose_gather
 from hotset.loader.batch import (
     BatchPipeline,
     CollatedPipeline,
@@ -109,9 +110,15 @@ def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
     is_stacking = options.collate is None
     dtype = options.dtype if is_castable(analysis.final[resident.leaf]) else None
     engine = _engine(analysis, options, kept, dtype)
-    most_batches = engine.side_by_side if engine is not None and options.may_read_ahead else 1
-    images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
-    batches = BatchPipeline(resident, device, engine, dtype, most_batches, is_stacking, **images)
+    gathers = _gathers(resident, engine, kept.device, options.threads)
+    maker = gathers if engine is None else engine
+    most_batches = maker.side_by_side if maker is not None and options.may_read_ahead else 1
+    images: dict[str, Any] = (
+        {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
+    )
+    batches = BatchPipeline(
+        resident, device, engine, dtype, most_batches, is_stacking, gathers=gathers, **images
+    )
     pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
@@ -164,6 +171,16 @@ def _engine(
     if not isinstance(column, DenseColumn):
         return None
     return choose_engine(ops, (channels, height, width), column.data.dtype, **how)
+
+
+def _gathers(
+    resident: Resident, engine: Engine | None, device: torch.device, threads: int | None
+) -> RowGather | None:
+    """What gathers the dense leaves that no engine makes."""
+    made = None if engine is None else resident.leaf
+    left = (column for number, column in enumerate(resident.columns) if number != made)
+    gathered = sum(column.nbytes for column in left if isinstance(column, DenseColumn))
+    return choose_gather(gathered, device, threads=threads)
 
 
 def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.kernels.dispatch import Engine, Run
+from hotset.kernels.gather import Gathering, RowGather, is_plain
 from hotset.rng import WORKER_STEP, Draws, Key
 from hotset.sample.collate import gather
 from hotset.sample.column import (
@@ -83,6 +84,8 @@ class BatchPipeline:
         is_stacking: whether leaves that lie in lists are stacked; a user's own collate_fn gets them
             one by one.
         images_of: what the engine reads from, given the column.
+        gathers: gathers the plain leaves that no engine makes, all at once; None gathers them one
+            by one.
     """
 
     def __init__(
@@ -94,33 +97,45 @@ class BatchPipeline:
         most_batches: int = 1,
         is_stacking: bool = True,
         images_of: Callable[[Any], Any] = lambda column: column.data,
+        gathers: RowGather | None = None,
     ) -> None:
         self._resident, self._device, self._engine = resident, device, engine
         self._dtype, self._most_batches = dtype, most_batches
         self._is_stacking, self._images_of = is_stacking, images_of
         self._seen: tuple[Column, Any] | None = None
+        self._gathers = gathers
 
     @contextmanager
     def session(self) -> Iterator[Make]:
-        if self._engine is None:
-            yield lambda requests: self._batches(requests, None)
-        else:
+        if self._engine is not None:
+            # What is left beside an engine's leaf is little, and the engine has threads.
+            alone = None if self._gathers is None else self._gathers.batches
             with self._engine.session() as run:
-                yield lambda requests: self._batches(requests, run)
+                yield lambda requests: self._batches(requests, run, alone)
+        elif self._gathers is not None:
+            with self._gathers.session() as gathering:
+                yield lambda requests: self._batches(requests, None, gathering)
+        else:
+            yield lambda requests: self._batches(requests, None, None)
 
-    def _batches(self, requests: Iterator[Request], run: Run | None) -> Iterator[Any]:
+    def _batches(
+        self, requests: Iterator[Request], run: Run | None, gathering: Gathering | None
+    ) -> Iterator[Any]:
         spec = self._resident.spec
         group = 1
         while taken := list(itertools.islice(requests, group)):
-            columns = self._columns(taken, run)
-            for leaves in zip(*columns, strict=True):
-                yield unflatten_batch(spec, iter(leaves))
+            columns = [deque(column) for column in self._columns(taken, run, gathering)]
             if group < self._most_batches:
                 # The first batch tells how large one is.
                 fitting = GROUP_BYTES // max(1, sum(_nbytes(leaves[0]) for leaves in columns))
                 group = max(1, min(self._most_batches, fitting))
+            for _ in taken:
+                # A batch that was handed out is held no longer: its memory may be used again.
+                yield unflatten_batch(spec, iter([leaves.popleft() for leaves in columns]))
 
-    def _columns(self, requests: Sequence[Request], run: Run | None) -> list[Sequence[Any]]:
+    def _columns(
+        self, requests: Sequence[Request], run: Run | None, gathering: Gathering | None
+    ) -> list[Sequence[Any]]:
         """Per leaf of a sample, that leaf of every batch."""
         resident = self._resident
         sizes = [len(request.ids) for request in requests]
@@ -128,17 +143,27 @@ class BatchPipeline:
         rows = ids if resident.rows is None else resident.rows[ids]
         if resident.store is not None:
             resident.touch(rows.numpy())
+        engines = None if run is None else resident.leaf
+        plain = {
+            number: column.data
+            for number, column in enumerate(resident.columns)
+            if number != engines and isinstance(column, DenseColumn) and is_plain(column.data)
+        }
+        gathered: dict[int, list[Tensor]] = {}
+        if gathering is not None and plain:
+            made = gathering(list(plain.values()), rows, sizes)
+            gathered = dict(zip(plain, made, strict=True))
         columns: list[Sequence[Any]] = []
         for number, column in enumerate(resident.columns):
             if number == resident.leaf and run is not None:
                 occurrence = self._place([request.occurrence for request in requests])
                 draws = Draws(requests[0].key, ids, occurrence)
                 columns.append(run.batches(self._images(column), rows, draws, sizes))
+            elif number in gathered:
+                columns.append([self._cast(leaf, number) for leaf in gathered[number]])
             else:
-                is_cast = number == resident.leaf
-                columns.append(
-                    [self._gather(column, part, is_cast) for part in torch.split(rows, sizes)]
-                )
+                parts = torch.split(rows, sizes)
+                columns.append([self._gather(column, part, number) for part in parts])
         return columns
 
     def _images(self, column: Column) -> Any:
@@ -147,16 +172,19 @@ class BatchPipeline:
             self._seen = column, self._images_of(column)
         return self._seen[1]
 
-    def _gather(self, column: Column, rows: Tensor, is_cast: bool) -> Any:
+    def _gather(self, column: Column, rows: Tensor, number: int) -> Any:
         if not isinstance(column, DenseColumn) and not self._is_stacking:
-            return self._items(column, rows, is_cast)
-        leaf = gather(column, rows)
-        return leaf.to(self._dtype) if is_cast and self._dtype is not None else leaf
+            return self._items(column, rows, number)
+        return self._cast(gather(column, rows), number)
 
-    def _items(self, column: Column, rows: Tensor, is_cast: bool) -> list[Any]:
+    def _cast(self, leaf: Any, number: int) -> Any:
+        is_cast = number == self._resident.leaf and self._dtype is not None
+        return leaf.to(self._dtype) if is_cast else leaf
+
+    def _items(self, column: Column, rows: Tensor, number: int) -> list[Any]:
         items = [column.item(row) for row in rows.tolist()]
         dtype = self._dtype
-        if dtype is None or not is_cast:
+        if dtype is None or number != self._resident.leaf:
             return items
         return [torch.as_tensor(item).to(dtype) for item in items]
 
