@@ -142,7 +142,8 @@ def test_batches_are_those_of_index_select(data: st.DataObject) -> None:
     generator = np.random.default_rng(len(sizes))
     rows = torch.from_numpy(generator.integers(0, 50, sum(sizes)))
     with pytest.MonkeyPatch.context() as patch, Threads(data.draw(st.integers(1, 3))) as threads:
-        patch.setattr(gather, "LEAST_SHARED", 0)
+        patch.setattr(gather, "LEAST_SHARED", 1)
+        patch.setattr(gather, "PART", data.draw(st.sampled_from((1, 200, 2**20))))
         patch.setattr(gather, "LEAST_RECYCLED", data.draw(st.sampled_from((0, 500, 2**40))))
         found = RowGather().batches(fields, rows, sizes, threads=threads)
     for field, batches in zip(fields, found, strict=True):
@@ -265,7 +266,7 @@ def test_two_epochs_at_once() -> None:
     """An epoch that ends takes no threads from one that goes on."""
     x, y = torch.randn(5000, 32), torch.arange(5000)
     with _gathering(is_compiled=True), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gather, "LEAST_SHARED", 0)
+        patch.setattr(gather, "LEAST_SHARED", 1)
         loader = hotset.Loader((x, y), 50, shuffle=True, device="cpu")
         outer, inner = iter(loader), iter(loader)
         next(inner)

@@ -10,6 +10,7 @@ from hotset.cli.commands import Commands
 COMPARISONS = {
     "cifar": "loaders of CIFAR-10-sized images, side by side",
     "images": "an image folder, read every epoch or from a store",
+    "tiers": "rows of a table, from where they are kept",
 }
 
 

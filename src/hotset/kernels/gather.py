@@ -15,8 +15,10 @@ from torch import Tensor
 from hotset.kernels.arena import KEPT, Arena
 from hotset.kernels.threads import Threads
 
-LEAST_SHARED = 256 << 10
-"""Fewer bytes than this one thread has gathered before another has begun."""
+LEAST_SHARED = 1 << 20
+"""Fewer bytes than this are left to one thread: it gathers a tenth of them while another begins."""
+PART = 256 << 10
+"""Bytes that a thread gathers before it takes more of what is left."""
 LEAST_SOURCE = 16 << 20
 """Fields of fewer bytes than this are gathered before a compiler is loaded, or its code."""
 LEAST_RECYCLED = 128 << 10
@@ -125,8 +127,8 @@ def choose_gather(
 class RowGather:
     """Gathers rows of plain tensors with compiled code, on a few threads.
 
-    Of several batches each thread takes whole ones, since handing over takes a third of the time
-    that gathering half a megabyte does.
+    Handing over takes a third of the time that gathering half a megabyte does, so several batches
+    are made in one go.
 
     Args:
         threads: how many; None for torch's number.
@@ -169,29 +171,33 @@ class RowGather:
         chosen = np.ascontiguousarray(rows.numpy())
         check_rows(chosen, min(len(data) for data in fields))
         bounds = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
+        lengths = [data[:1].nbytes for data in fields]
         outs = [
-            [self._out(number, data, size) for size in sizes] for number, data in enumerate(fields)
+            [self._out(number, data, size, lengths[number]) for size in sizes]
+            for number, data in enumerate(fields)
         ]
         segments = np.array(
             [
-                (data.data_ptr(), data[:1].nbytes, out.data_ptr(), *bound)
-                for data, made in zip(fields, outs, strict=True)
+                (data.data_ptr(), row_bytes, out.data_ptr(), *bound)
+                for data, row_bytes, made in zip(fields, lengths, outs, strict=True)
                 for out, bound in zip(made, bounds, strict=True)
             ]
         )
+        total = sum(lengths) * len(chosen)
+        if threads is None or threads.count == 1 or total < LEAST_SHARED:
+            gather_segments(segments, chosen, 0, len(chosen))
+            return outs
+        part = max(1, len(chosen) * PART // total)
 
-        def work(start: int, stop: int) -> None:
-            gather_segments(segments, chosen, start, stop)
+        def work(number: int) -> None:
+            gather_segments(segments, chosen, number * part, (number + 1) * part)
 
-        if threads is None or sum(data[:1].nbytes for data in fields) * len(chosen) < LEAST_SHARED:
-            work(0, len(chosen))
-        else:
-            threads.run(work, len(chosen))
+        threads.each(work, -(-len(chosen) // part))
         return outs
 
-    def _out(self, number: int, data: Tensor, size: int) -> Tensor:
+    def _out(self, number: int, data: Tensor, size: int, row_bytes: int) -> Tensor:
         shape = (size, *data.shape[1:])
-        if size * data[:1].nbytes < LEAST_RECYCLED:
+        if size * row_bytes < LEAST_RECYCLED:
             return torch.empty(shape, dtype=data.dtype, device="cpu")
         key = number, data.shape[1:], data.dtype
         arena = self._arenas.get(key)

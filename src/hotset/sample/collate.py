@@ -14,7 +14,9 @@ from hotset.sample.column import Column, DenseColumn, LeafSchema, describe, is_p
 from hotset.sample.tree import Spec, flatten
 
 LEAST_ROW_BYTES = 256
-"""Shorter rows than this are gathered by torch."""
+"""Shorter rows than this are gathered by torch, as long as it takes one thread for them."""
+MOST_VALUES = 32_768
+"""Torch shares more values than these among its threads (its grain size for copies)."""
 MOST_GATHERED_BYTES = 8 << 20
 """Larger batches than this are gathered by torch's threads."""
 
@@ -59,10 +61,13 @@ def _rows_of(data: Tensor, rows: Tensor) -> Tensor:
     """(B, ...) rows of (N, ...) data.
 
     On the CPU one thread copies rows of some length as fast as several, and starting those costs
-    more than copying a batch of a few megabytes takes.
+    more than copying a batch of a few megabytes takes; where other processes keep the cores busy,
+    torch's threads wait for one another a hundred times as long.
     """
-    row_bytes = data[:1].numel() * data.element_size()
-    is_small = row_bytes >= LEAST_ROW_BYTES and row_bytes * len(rows) <= MOST_GATHERED_BYTES
+    values = data[:1].numel()
+    row_bytes = values * data.element_size()
+    is_worth_it = row_bytes >= LEAST_ROW_BYTES or values * len(rows) > MOST_VALUES
+    is_small = is_worth_it and row_bytes * len(rows) <= MOST_GATHERED_BYTES
     is_plain = type(data) is Tensor and data.is_contiguous() and not data.requires_grad
     if not is_small or not is_plain or data.device.type != "cpu" or data.is_conj() or data.is_neg():
         return data.index_select(0, rows)
