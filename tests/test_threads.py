@@ -65,3 +65,47 @@ def test_outside_a_context_the_caller_works_alone():
     seen = []
     Threads(4).run(lambda start, stop: seen.append((start, stop)), 1000)
     assert seen == [(0, 1000)]
+
+
+@given(st.integers(1, 5), st.integers(0, 60))
+def test_each_item_is_done_once(count: int, items: int):
+    """All items, none twice, whatever the number of threads; done when the call returns."""
+    seen: list[int] = []
+    with Threads(count) as threads:
+        threads.each(seen.append, items)
+        assert sorted(seen) == list(range(items))
+
+
+def test_items_go_to_the_thread_that_is_free():
+    """One that is held up by its item leaves the rest to the others."""
+    is_done = threading.Event()
+    names: dict[int, str] = {}
+
+    def work(item: int) -> None:
+        names[item] = threading.current_thread().name
+        if item == 0:
+            assert is_done.wait(60)
+        elif len(names.keys() - {0}) == 19:
+            is_done.set()
+
+    with Threads(2) as threads:
+        threads.each(work, 20)
+    assert len({name for item, name in names.items() if item > 0}) == 1
+    assert names[0] != names[1]
+
+
+def test_without_its_context_the_caller_does_each_item():
+    """There are no threads yet, or none any more."""
+    names: list[str] = []
+    Threads(3).each(lambda item: names.append(threading.current_thread().name), 4)
+    assert names == [threading.current_thread().name] * 4
+
+
+def test_an_error_of_an_item_is_the_callers():
+    """In whichever thread it happens; no thread works on when the call is over."""
+
+    def work(item: int) -> None:
+        raise KeyError(item)
+
+    with Threads(2) as threads, pytest.raises(KeyError, match=r"[0-7]"):
+        threads.each(work, 8)

@@ -11,6 +11,7 @@ COMPARISONS = {
     "cifar": "loaders of CIFAR-10-sized images, side by side",
     "images": "an image folder, read every epoch or from a store",
     "cache": "hit rates of a device cache, by policy and by the order of the samples",
+    "tiers": "rows of a table, from where they are kept",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -62,3 +63,28 @@ class Threads:
         work(0, bounds[1])
         for future in waiting:
             future.result()
+
+    def each(self, work: Callable[[int], None], items: int) -> None:
+        """Calls `work(item)` for every item from 0 on; returns when all are done.
+
+        Whichever thread is free takes the next one, so that a thread that has no core just now
+        holds up one item, or none, where `run` would wait for its whole slice.
+        """
+        left = deque(range(items))
+
+        def take() -> None:
+            while True:
+                try:
+                    item = left.popleft()
+                except IndexError:
+                    return
+                work(item)
+
+        others = 0 if self._pool is None else min(self.count, items) - 1
+        waiting = [self._pool.submit(take) for _ in range(others)] if self._pool else []
+        try:
+            take()
+        finally:
+            for future in waiting:
+                if not future.cancel():
+                    future.result()

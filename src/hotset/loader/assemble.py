@@ -13,22 +13,20 @@ from hotset.chain.split import Decision
 from hotset.chain.step import Chained
 from hotset.errors import SchemaError
 from hotset.kernels.dispatch import Engine, choose_engine, choose_ragged_engine
-from hotset.loader.batch import (
-    BatchPipeline,
-    CollatedPipeline,
-    MovedPipeline,
-    Pipeline,
-    ragged_images,
-)
+from hotset.kernels.gather import RowGather, choose_gather
+from hotset.loader.batch import Pipeline
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
+from hotset.loader.collated import CollatedPipeline
 from hotset.loader.cut import fitted
 from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
 from hotset.loader.fit import check_fit, fits_stages, forms_of
 from hotset.loader.forms import Forms, asked_of
+from hotset.loader.gathered import BatchPipeline, ragged_images
 from hotset.loader.keep import keep
+from hotset.loader.moved import MovedPipeline
 from hotset.loader.options import Options
 from hotset.loader.order import Order
 from hotset.loader.place import Kept
@@ -122,9 +120,11 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
     is_stacking = options.collate is None
     dtype = options.dtype if is_castable(analysis.final[resident.leaf]) else None
     engine = _engine(analysis, options, kept, dtype)
-    most_batches = (
-        engine.side_by_side if engine is not None and options.outlook.may_read_ahead else 1
-    )
+    gathers = _gathers(resident, engine, device, options.threads)
+    maker = gathers if engine is None else engine
+    most_batches = 1
+    if maker is not None and options.outlook.may_read_ahead:
+        most_batches = maker.side_by_side
     images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
     forms = forms_of(analysis, options, resident)
     batches = BatchPipeline(
@@ -136,6 +136,7 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
         most_batches,
         is_stacking,
         forms=forms,
+        gathers=gathers,
         **images,
     )
     pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype, forms)
@@ -191,6 +192,16 @@ def _engine(
         return None
     shape, wide = (channels, height, width), schema.dtype
     return choose_engine(ops, shape, column.data.dtype, wide=wide, **how)
+
+
+def _gathers(
+    resident: Resident, engine: Engine | None, device: torch.device, threads: int | None
+) -> RowGather | None:
+    """What gathers the dense leaves that no engine makes."""
+    made = None if engine is None else resident.leaf
+    left = (column for number, column in enumerate(resident.columns) if number != made)
+    gathered = sum(column.nbytes for column in left if isinstance(column, DenseColumn))
+    return choose_gather(gathered, device, threads=threads)
 
 
 def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from hotset.errors import ConfigError, DeviceMemoryError
+from hotset.kernels.gather import gather_rows
 from hotset.loader.filling import Filling
 from hotset.loader.fit import fits_stages, is_per_sample
 from hotset.loader.options import Options
 from hotset.placement.device import free_bytes, local_ranks
-from hotset.placement.lanes import bytes_of, chosen_on, is_passing, place_bytes, take_rows
+from hotset.placement.lanes import bytes_of, chosen_on, is_passing, place_bytes
 from hotset.placement.link import Link, place
 from hotset.placement.policy import Policy, Static, choose_policy
 from hotset.placement.ring import Ring, ring_for
@@ -203,7 +204,7 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
         ring,
         policies,
         tally,
-        gather=take_rows,
+        gather=gather_rows,
         peek=options.outlook.peek,
     )
     budget.take("device", staged.device_bytes, staged)

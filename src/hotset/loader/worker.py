@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
-from hotset.loader.batch import Make, Request, move, seeds_of
+from hotset.loader.batch import Make, Request, seeds_of
 from hotset.loader.forms import Forms
+from hotset.loader.moved import move
 from hotset.placement.link import Link
 from hotset.placement.stats import Tally
 from hotset.sample.collate import as_it_is, check_same

@@ -127,6 +127,8 @@ class DenseLane:
 
     def load(self, rows: np.ndarray, buffer: Tensor) -> int:
         nbytes = len(rows) * self._row_bytes
+        if nbytes == 0:
+            return 0
         out = buffer[:nbytes].numpy().reshape(len(rows), self._row_bytes)
         self._gather(self._source(), rows, out)
         return nbytes
@@ -216,17 +218,6 @@ class RaggedLane:
         starts[absent] = passing[found]
         index[:, 0] = starts
         return replace(self._host, data=self._memory, index=index), torch.arange(len(rows))
-
-
-def take_rows(source: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """Copies rows of bytes; without Python's lock, and without memory of its own.
-
-    Args:
-        source: (N, row bytes) uint8.
-        rows: (B,) int64, all of them in [0, N).
-        out: (B, row bytes) uint8.
-    """
-    source.take(rows, 0, out=out, mode="clip")  # with the mode "raise" NumPy copies twice
 
 
 PART_BYTES = 64 << 20

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 from hotset.chain.probe import copied, seed_generators
 from hotset.chain.step import Chained, StepCall
 from hotset.errors import SampleError
-from hotset.loader.batch import move
 from hotset.loader.loader import accelerate
+from hotset.loader.moved import move
 from hotset.placement.link import Link
 from hotset.placement.stats import Tally
 from hotset.sample.column import LeafSchema, describe

@@ -22,7 +22,9 @@ from hotset.sample.column import (
 from hotset.sample.tree import Spec, flatten
 
 LEAST_ROW_BYTES = 256
-"""Shorter rows than this are gathered by torch."""
+"""Shorter rows than this are gathered by torch, as long as it takes one thread for them."""
+MOST_VALUES = 32_768
+"""Torch shares more values than these among its threads (its grain size for copies)."""
 MOST_GATHERED_BYTES = 8 << 20
 """Larger batches than this are gathered by torch's threads."""
 
@@ -60,21 +62,33 @@ def gather(column: Column, rows: Tensor, dtype: torch.dtype | None = None) -> An
         dtype: what the leaf is cast to; None leaves it as it is.
     """
     if isinstance(column, DenseColumn):
-        # Values that are kept in a narrower dtype are cast once: the leaf's own holds each of them.
-        values = _rows_of(column.data, rows)
-        return widened(values, column.schema) if dtype is None else values.to(dtype)
+        return cast(_rows_of(column.data, rows), column.schema, dtype)
     leaf = default_collate([column.item(row) for row in rows.tolist()])
     return leaf if dtype is None else leaf.to(dtype)
+
+
+def cast(values: Tensor, schema: LeafSchema, dtype: torch.dtype | None) -> Tensor:
+    """Values of a leaf as they come out: cast once, also where they are kept in a narrower dtype.
+
+    Args:
+        values: (B, ...) as they are kept.
+        schema: of the leaf.
+        dtype: what they are cast to; None gives them the leaf's own.
+    """
+    return widened(values, schema) if dtype is None else values.to(dtype)
 
 
 def _rows_of(data: Tensor, rows: Tensor) -> Tensor:
     """(B, ...) rows of (N, ...) data.
 
     On the CPU one thread copies rows of some length as fast as several, and starting those costs
-    more than copying a batch of a few megabytes takes.
+    more than copying a batch of a few megabytes takes; where other processes keep the cores busy,
+    torch's threads wait for one another a hundred times as long.
     """
-    row_bytes = data[:1].numel() * data.element_size()
-    is_small = row_bytes >= LEAST_ROW_BYTES and row_bytes * len(rows) <= MOST_GATHERED_BYTES
+    values = data[:1].numel()
+    row_bytes = values * data.element_size()
+    is_worth_it = row_bytes >= LEAST_ROW_BYTES or values * len(rows) > MOST_VALUES
+    is_small = is_worth_it and row_bytes * len(rows) <= MOST_GATHERED_BYTES
     is_plain = type(data) is Tensor and data.is_contiguous() and not data.requires_grad
     if not is_small or not is_plain or data.device.type != "cpu" or data.is_conj() or data.is_neg():
         return data.index_select(0, rows)

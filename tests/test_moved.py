@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from hotset.loader.batch import move
+from hotset.loader.moved import move
 from hotset.placement.link import HostLink
 from hotset.placement.stats import Tally
 from hotset.testing import SimulatedAccelerator
