@@ -22,10 +22,12 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
+from torch.utils.data.distributed import DistributedSampler
 from torchvision.transforms import v2
 
 import hotset
 from hotset.errors import ConfigError, DeviceError, DeviceMemoryError
+from hotset.kernels.threads import Threads
 from hotset.testing import SimulatedAccelerator
 from tests.streams import assert_same
 
@@ -324,6 +326,60 @@ def test_ranks_know_their_next_epochs() -> None:
     assert rates["auto"] > share + 0.1
 
 
+def test_ranks_of_a_distributed_sampler() -> None:
+    """Its epochs to come are known too, if `set_epoch` is called for each."""
+    data = TensorDataset(IMAGES, LABELS)
+    rates = {}
+    for policy in ("auto", "static"):
+        sampler: Any = DistributedSampler(data, num_replicas=4, rank=1, seed=2)
+        plain = DataLoader(data, 8, sampler=sampler)
+        fast = hotset.accelerate(plain, device=simulated(), budget=60_000, policy=policy)
+        for epoch in range(12):
+            sampler.set_epoch(epoch)
+            expected = list(sampler)
+            assert [int(y) for _, labels in fast for y in labels] == expected
+        rates[policy] = fast.stats().hit_rate
+    assert fast.plan.policy == "static: asked for"
+    assert rates["auto"] > rates["static"] + 0.1
+
+
+def test_ranks_on_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take its part, and the plan says what would be there once for all."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    fast = hotset.accelerate(DataLoader(Scaled(), 4), device=simulated(), tier="host")
+    assert fast.plan.notes[-1].startswith("each of the 4 ranks on this machine holds a copy")
+    monkeypatch.setattr("hotset.loader.place.free_bytes", lambda device: 4000)
+    found = hotset.accelerate(DataLoader(Scaled(), 4), device="cpu", budget="100%")
+    assert found.plan.tier == "device"  # 480 of 1000 bytes
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")
+    none = hotset.accelerate(DataLoader(Scaled(), 4), device="cpu", budget="100%")
+    assert none.plan.tier == "source"
+
+
+def test_small_batches_pass_together() -> None:
+    """Several in one transfer and one launch, where the order may be read ahead."""
+    device = simulated()
+    fast, plain = loader_on(device, tier="host", batch_size=4), loader_on("cpu", batch_size=4)
+    for expected, found in zip(copied(plain), copied(fast), strict=True):
+        assert_same(expected, found)
+    side_by_side = fast._parts.pipeline._most_batches  # type: ignore[attr-defined]
+    assert side_by_side == Threads().count
+    alone = 1 + 2  # how large one is shows with the first, when two more are on their way
+    assert len(device.waits) == alone + -(-(len(fast) - alone) // side_by_side)
+
+
+def test_layout_and_dtype_on_the_way_out() -> None:
+    """The bytes that crossed come out channels last, in half precision."""
+    steps = [v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)]
+    made: dict[str, Any] = {"transform": steps, "dtype": torch.bfloat16, "channels_last": True}
+    plain = loader_on("cpu", **made)
+    fast = loader_on(simulated(), budget=100_000, **made)
+    for expected, found in zip(copied(plain), fast, strict=True):
+        assert found[0].is_contiguous(memory_format=torch.channels_last)
+        assert found[0].dtype is torch.bfloat16
+        assert torch.equal(found[0], expected[0])
+
+
 def test_memory_that_is_not_there_after_all() -> None:
     """Out of memory while placing means the next tier, and a line in the plan."""
     for failing, tier in ((1, "mixed"), (2, "mixed")):
@@ -423,9 +479,14 @@ def test_fifty_epochs_take_no_more_than_two(tier: str) -> None:
     loader = loader_on(device, data=(IMAGES[:200], LABELS[:200]), **TIERS[tier])
     list(loader)
     used, peak, allocations = device.used_bytes, device.peak_bytes, device.allocations
-    for _ in range(49):
+    objects = []
+    for epoch in range(1, 50):
         for _ in loader:
             pass
+        if epoch in (4, 49):
+            gc.collect()
+            objects.append(sum(issubclass(type(o), (Tensor, np.ndarray)) for o in gc.get_objects()))
+    assert objects[0] == objects[1]
     assert (device.used_bytes, device.peak_bytes) == (used, peak)
     assert device.allocations == allocations
     assert loader.stats().epochs == 50
@@ -447,6 +508,39 @@ def test_one_ring_for_the_life_of_a_loader() -> None:
     for _ in range(3):
         list(loader)
     assert device.buffers == 4  # three on their way and one in use
+
+
+ODD: dict[str, Tensor] = {
+    "numbers": torch.arange(40.0, dtype=torch.float64),
+    "nothing": torch.zeros(40, 0),
+    "nothing in two axes": torch.zeros(40, 3, 0, dtype=torch.int16),
+    "flags": torch.arange(40) % 3 == 0,
+    "bfloat16": torch.randn(40, 5).bfloat16(),
+    "complex": torch.randn(40, 2, dtype=torch.complex64).conj(),
+    "negated": torch.randn(40, 2, dtype=torch.complex64).imag,
+    "turned": torch.arange(80).reshape(2, 40).t(),
+    "every second": torch.arange(160).reshape(80, 2)[::2],
+    "learned": torch.randn(40, 3, requires_grad=True),
+    "one byte": torch.arange(40, dtype=torch.uint8),
+    "one row": torch.arange(3.0).expand(40, 3),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("tier", ["device", "mixed", "host"])
+def test_tensors_of_every_kind(name: str, tier: str) -> None:
+    """Any dtype, any strides, also none at all."""
+    device, data = simulated(), {"it": ODD[name], "place": torch.arange(40)}
+    row = ODD[name][:1].numel() * ODD[name].element_size() + 8
+    budget = 25 * row if tier == "mixed" else None
+    loader = hotset.Loader(data, 6, shuffle=True, seed=2, device=device, tier=tier, budget=budget)
+    assert loader.plan.tier == tier
+    for batch in loader:
+        expected = ODD[name].detach()[batch["place"]]
+        assert batch["it"].dtype is expected.dtype
+        assert torch.equal(batch["it"], expected)
+    expected_bytes = {"device": 0, "mixed": 40 - loader.plan.cached, "host": 40}[tier] * row
+    assert loader.stats().bytes_copied == expected_bytes
 
 
 class Words(Dataset[Any]):

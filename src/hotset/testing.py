@@ -110,6 +110,8 @@ class SimulatedAccelerator:
         self.used_bytes += nbytes
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         weakref.finalize(memory, self._release, nbytes)
+        if nbytes == 0:
+            return torch.empty(tuple(shape), dtype=dtype)
         return torch.from_numpy(memory).view(dtype).view(tuple(shape))
 
     def _release(self, nbytes: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import itertools
 import operator
 from collections import deque
@@ -168,6 +169,7 @@ class SamplerOrder:
         # Workers are handed so many batches before the first comes back, so samplers draw early.
         self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
         self.run_seed: int | None = None
+        self._epoch = 0
 
     @property
     def may_repeat(self) -> bool:
@@ -187,8 +189,16 @@ class SamplerOrder:
             reuse=reuse,
             may_read_ahead=reuse != "unknown" or self._ahead > 0,
             weights=weights,
+            peek=self._peek if type(sampler) is DistributedSampler else None,
             batch_rows=size if isinstance(size, int) else BATCH_ROWS,
         )
+
+    def _peek(self, epoch: int) -> Iterator[np.ndarray]:
+        """The batches of an epoch to come, if `set_epoch` is called for each in turn."""
+        sampler: Any = copy.copy(self._sampler)
+        sampler.set_epoch(sampler.epoch + epoch - self._epoch)
+        own: Any = self._batch_sampler
+        return map(self._ids, BatchSampler(sampler, own.batch_size, own.drop_last))
 
     def __len__(self) -> int:
         return len(self._batch_sampler)  # type: ignore[arg-type]
@@ -197,6 +207,7 @@ class SamplerOrder:
         self.run_seed = run_seed
 
     def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
+        self._epoch = epoch
         states = {name: _encode(g.get_state()) for name, g in self._generators().items()}
         is_drawn = self.run_seed is None or not self._draws_once
         opened = 2 if self._ahead and is_drawn else 1
@@ -210,6 +221,7 @@ class SamplerOrder:
         return start, _read_ahead(batches, self._ahead)
 
     def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
+        self._epoch = start.epoch
         with self._generators_at(start):
             seed, batches = self._open(start.is_drawn, start.opened)
             if start.is_drawn and seed != start.seed:

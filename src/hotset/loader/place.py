@@ -12,7 +12,7 @@ from hotset.errors import ConfigError, DeviceMemoryError
 from hotset.loader.filling import Filling
 from hotset.loader.fit import fits_stages, is_per_sample
 from hotset.loader.options import Options
-from hotset.placement.device import free_bytes
+from hotset.placement.device import free_bytes, local_ranks
 from hotset.placement.lanes import bytes_of, chosen_on, is_passing, place_bytes, take_rows
 from hotset.placement.link import Link, place
 from hotset.placement.policy import Policy, Static, choose_policy
@@ -73,7 +73,7 @@ def rooms_for(
     is_stored = resident is not None and resident.store is not None
     return Rooms(
         device=budget.left("device", link.free_bytes()) if link.is_apart and is_near else None,
-        host=budget.left("host", free_bytes(CPU)),
+        host=budget.left("host", free_bytes(CPU) // local_ranks()),
         is_stored=is_stored,
         is_resident=resident is not None and not is_stored,
         is_apart=link.is_apart,
@@ -165,8 +165,13 @@ def placed(
             )
             choice = choice if lower is None else lower
             ring = ring if less is None or lower is not None else less
-    if is_own:
+    if is_own and kept.choice.rest == "host":
         options.placing.budget.take("host", resident.nbytes, kept.resident)
+        if local_ranks() > 1:
+            notes.append(
+                f"each of the {local_ranks()} ranks on this machine holds a copy in host memory; "
+                "a store in a `cache` folder is there once for all"
+            )
     return replace(kept, notes=(*notes, *kept.notes), filling=filling)
 
 

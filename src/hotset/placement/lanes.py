@@ -6,6 +6,7 @@ kernel reads both alike, by slot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -108,6 +109,8 @@ class DenseLane:
         fill_rows(link, self._memory, first.data, kept)
 
     def _typed(self, buffer: Tensor, count: int) -> Tensor:
+        if self._row_bytes == 0:
+            return self._memory[:count]  # there is nothing to copy
         flat = buffer[: count * self._row_bytes].view(self._memory.dtype)
         return flat.view(count, *self._shape)
 
@@ -275,7 +278,7 @@ def fill_rows(link: Link, target: Tensor, source: Tensor, rows: np.ndarray) -> N
     part = max(1, PART_BYTES // max(1, source[:1].numel() * source.element_size()))
     for start in range(0, len(rows), part):
         chosen = rows[start : start + part]
-        found = source.index_select(0, torch.from_numpy(chosen))
+        found = source.detach().index_select(0, torch.from_numpy(chosen))
         fill(link, target[start : start + len(chosen)], found)
 
 
@@ -312,9 +315,9 @@ def is_passing(column: Column) -> bool:
 
 def _as_bytes(data: Tensor) -> np.ndarray:
     """(N, row bytes) uint8 over a host tensor's memory."""
-    count = len(data)
-    flat = data.detach().resolve_conj().resolve_neg().reshape(count, -1)
-    return flat.view(torch.uint8).reshape(count, -1).numpy()
+    count, plain = len(data), data.detach().resolve_conj().resolve_neg()
+    width = math.prod(data.shape[1:])
+    return plain.reshape(count * width).view(torch.uint8).view(count, -1 if width else 0).numpy()
 
 
 def _ends(sizes: np.ndarray) -> np.ndarray:
