@@ -67,5 +67,30 @@ def jagged_rows(data: Tensor, index: np.ndarray) -> Jagged:
     return Jagged(out, near(runs.offsets, data.device), runs.least, runs.most)
 
 
+def join_rows(data: Tensor, starts: np.ndarray, sizes: np.ndarray, out: Tensor) -> None:
+    """Writes stretches of host memory end to end; compiled code holds no lock of Python's.
+
+    Args:
+        data: (values,) on the CPU.
+        starts: (B,) int64, where each stretch starts in `data`.
+        sizes: (B,) int64, its values.
+        out: (sum of sizes,) of data's dtype.
+    """
+    if not _is_compiled(data):
+        to = 0
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+            out[to : to + size] = data[start : start + size]
+            to += size
+        return
+    from hotset.kernels.padding_cpu import join_lines
+
+    join_lines(
+        bits_of(data).numpy(),
+        np.ascontiguousarray(starts),
+        np.ascontiguousarray(sizes),
+        bits_of(out).numpy(),
+    )
+
+
 def _is_compiled(data: Tensor) -> bool:
     return data.device.type == "cpu" and data.element_size() in INTEGERS

@@ -283,8 +283,8 @@ def on_device(resident: Resident, link: Link) -> Resident:
     count = len(resident.columns[0])
     rows = np.arange(count) if resident.rows is None else resident.rows.numpy()
     is_part = len(rows) < count
-    chosen = rows if is_part else np.arange(count)
-    resident.touch(chosen)
+    chosen = rows if is_part else None
+    resident.touch(np.arange(count) if chosen is None else chosen)
     columns = tuple(chosen_on(link, column, chosen) for column in resident.columns)
     left = None if is_part or resident.rows is None else place(link, resident.rows)
     return replace(resident, columns=columns, rows=left, store=None)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hotset.kernels.padding import join_rows
 from hotset.placement.link import Link, Transfer, fill, place
 from hotset.sample.column import Column, DenseColumn, ListColumn, RaggedColumn
 
@@ -56,8 +57,12 @@ class Lane(Protocol):
         """How many of the first of some host rows one place can take."""
         ...
 
-    def load(self, rows: np.ndarray, buffer: Tensor) -> int:
-        """Gathers host rows into a buffer (bytes,) uint8; returns the bytes that they take."""
+    def nbytes(self, rows: np.ndarray) -> int:
+        """Bytes that host rows take."""
+        ...
+
+    def load(self, rows: np.ndarray, buffer: Tensor) -> None:
+        """Gathers host rows into a buffer (bytes,) uint8."""
         ...
 
     def send(self, transfer: Transfer, buffer: Tensor, place: int, rows: np.ndarray) -> None:
@@ -125,13 +130,15 @@ class DenseLane:
     def fits(self, rows: np.ndarray) -> int:
         return min(len(rows), self._place_rows)
 
-    def load(self, rows: np.ndarray, buffer: Tensor) -> int:
-        nbytes = len(rows) * self._row_bytes
+    def nbytes(self, rows: np.ndarray) -> int:
+        return len(rows) * self._row_bytes
+
+    def load(self, rows: np.ndarray, buffer: Tensor) -> None:
+        nbytes = self.nbytes(rows)
         if nbytes == 0:
-            return 0
+            return
         out = buffer[:nbytes].numpy().reshape(len(rows), self._row_bytes)
         self._gather(self._source(), rows, out)
-        return nbytes
 
     def _source(self) -> np.ndarray:
         """(N, row bytes) uint8: the host's memory; the same nearly every time."""
@@ -174,7 +181,7 @@ class RaggedLane:
         # Where each host row that stays begins on the device.
         self._starts: np.ndarray = np.full(len(column), -1, dtype=np.int64)
         self._starts[kept] = _ends(self._sizes[kept])
-        fill(link, self._memory[: self._first], end_to_end(column, kept))
+        fill_runs(link, self._memory, column, kept)
 
     @property
     def device_bytes(self) -> int:
@@ -188,15 +195,13 @@ class RaggedLane:
         ends = self._sizes[rows].cumsum()
         return int(np.searchsorted(ends, self._place_values, side="right"))
 
-    def load(self, rows: np.ndarray, buffer: Tensor) -> int:
-        values = buffer[: self.buffer_bytes].view(self._host.data.dtype)
-        data, start = self._host.data, 0
-        for begin, size in zip(
-            self._host.index[rows, 0].tolist(), self._sizes[rows].tolist(), strict=True
-        ):
-            values[start : start + size] = data[begin : begin + size]
-            start += size
-        return start * self._item
+    def load(self, rows: np.ndarray, buffer: Tensor) -> None:
+        sizes = self._sizes[rows]
+        out = buffer[: self.nbytes(rows)].view(self._host.data.dtype)
+        join_rows(self._host.data, self._host.index[rows, 0], sizes, out)
+
+    def nbytes(self, rows: np.ndarray) -> int:
+        return int(self._sizes[rows].sum()) * self._item
 
     def send(self, transfer: Transfer, buffer: Tensor, place: int, rows: np.ndarray) -> None:
         start, count = self._first + place * self._place_values, int(self._sizes[rows].sum())
@@ -273,28 +278,51 @@ def fill_rows(link: Link, target: Tensor, source: Tensor, rows: np.ndarray) -> N
         fill(link, target[start : start + len(chosen)], found)
 
 
-def end_to_end(column: RaggedColumn, rows: np.ndarray) -> Tensor:
-    """(values,) of some samples of a ragged column, on the host."""
-    starts, sizes = column.index[rows, 0].tolist(), sizes_of(column)[rows].tolist()
-    parts = [column.data[a : a + size] for a, size in zip(starts, sizes, strict=True)]
-    return torch.cat([column.data[:0], *parts])
+def fill_runs(link: Link, target: Tensor, column: RaggedColumn, rows: np.ndarray) -> None:
+    """Copies some samples of a ragged column to device memory, end to end, part by part."""
+    sizes, start = sizes_of(column)[rows], 0
+    part = np.cumsum(sizes * column.data.element_size()) // PART_BYTES
+    for chosen in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(part)) + 1):
+        count = int(sizes[chosen].sum())
+        values = torch.empty(count, dtype=column.data.dtype)
+        join_rows(column.data, column.index[rows[chosen], 0], sizes[chosen], values)
+        fill(link, target[start : start + count], values)
+        start += count
 
 
-def chosen_on(link: Link, column: Column, rows: np.ndarray) -> Column:
-    """Some samples of a host column on the device; text and lists stay on the host.
+def chosen_on(link: Link, column: Column, rows: np.ndarray | None) -> Column:
+    """Samples of a host column on the device; text and lists stay on the host.
+
+    Args:
+        link: to the device.
+        column: on the host.
+        rows: (B,) int64 of the samples; None for all.
 
     Raises:
         DeviceMemoryError: if it has no room.
     """
+    if not is_passing(column):
+        return column if rows is None else _chosen(column, rows)
+    assert not isinstance(column, ListColumn)
+    if rows is None:
+        return replace(column, data=place(link, column.data.detach().contiguous()))
     if isinstance(column, DenseColumn):
         memory = link.empty((len(rows), *column.data.shape[1:]), column.data.dtype)
         fill_rows(link, memory, column.data, rows)
         return DenseColumn(column.schema, memory)
+    sizes, index = sizes_of(column)[rows], column.index[rows]
+    values = link.empty((int(sizes.sum()),), column.data.dtype)
+    fill_runs(link, values, column, rows)
+    index[:, 0] = _ends(sizes)
+    return replace(column, data=values, index=index)
+
+
+def _chosen(column: Column, rows: np.ndarray) -> Column:
+    """Some samples of text or a list."""
     if isinstance(column, ListColumn):
         return ListColumn(column.schema, [column.items[row] for row in rows.tolist()])
-    index, values = column.index[rows].copy(), end_to_end(column, rows)
-    index[:, 0] = _ends(sizes_of(column)[rows])
-    return replace(column, data=place(link, values) if is_passing(column) else values, index=index)
+    assert isinstance(column, RaggedColumn)
+    return replace(column, index=column.index[rows])
 
 
 def is_passing(column: Column) -> bool:

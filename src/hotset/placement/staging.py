@@ -26,7 +26,6 @@ from hotset.placement.lanes import (
     Lane,
     RaggedLane,
     View,
-    bytes_of,
     chosen_on,
     is_passing,
 )
@@ -35,7 +34,7 @@ from hotset.placement.policy import Lookup, Policy
 from hotset.placement.ring import Ring
 from hotset.placement.stage import Fetch, Fetched, Wanted, nothing
 from hotset.placement.stats import Tally
-from hotset.sample.column import Column, DenseColumn, RaggedColumn
+from hotset.sample.column import DenseColumn, RaggedColumn
 
 
 @dataclass(eq=False)
@@ -104,7 +103,7 @@ class Staged:
         self._slots = self._policy.capacity
         self._lanes = dict(self._lanes_for(kept, gather))
         self._is_dense = all(isinstance(lane, DenseLane) for lane in self._lanes.values())
-        tally.bytes_placed += bytes_of(self._passing(), kept)
+        tally.bytes_placed += self._nbytes(kept)
         nbytes = sum(_aligned(lane.buffer_bytes) for lane in self._lanes.values())
         start = link.reached()  # memory may be some that work still queued has given back
         self._places = [_Place(n, link.buffer(nbytes), free=start) for n in range(ring.places)]
@@ -120,9 +119,9 @@ class Staged:
             elif isinstance(column, RaggedColumn) and is_passing(column):
                 yield number, RaggedLane(column, kept, (ring.places, ring.place_rows), link)
 
-    def _passing(self) -> list[Column]:
-        """The columns that pass to the device."""
-        return [self._held.columns[number] for number in self._lanes]
+    def _nbytes(self, rows: np.ndarray) -> int:
+        """Bytes that host rows take on the device."""
+        return sum(lane.nbytes(rows) for lane in self._lanes.values())
 
     @property
     def device_bytes(self) -> int:
@@ -275,7 +274,7 @@ class Staged:
             ticket.job.result()
             ticket.job = None
             missed = ticket.rows[ticket.lookup.misses]
-            self._tally.bytes_copied += bytes_of(self._passing(), missed)
+            self._tally.bytes_copied += self._nbytes(missed)
             self._link.wait(ticket.transfer)
 
     def _fetched(self, ticket: _Ticket, release: Callable[[], None]) -> Fetched:
@@ -325,7 +324,7 @@ class Staged:
                 for c in self._held.columns
             ]
             self._tally.samples += len(rows)
-            self._tally.bytes_copied += bytes_of(self._passing(), rows)
+            self._tally.bytes_copied += self._nbytes(rows)
             yield Fetched(wanted.what, views, nothing)
 
 
