@@ -169,6 +169,8 @@ def difference(
     is_ragged = schema.kind in ("tensor", "array") and schema.dtype == other.dtype
     if is_ragged and can_batch(schema, other, is_ragged=True):
         text += "; hotset.Loader pads them by itself with ragged='pad'"
+        if path.count("[") == 1:
+            text += f", or ragged={{{path[1:-1]}: 'pad'}} where the first samples are alike"
     return text
 
 
