@@ -107,5 +107,5 @@ def test_an_error_of_an_item_is_the_callers():
     def work(item: int) -> None:
         raise KeyError(item)
 
-    with Threads(2) as threads, pytest.raises(KeyError, match="[0-7]"):
+    with Threads(2) as threads, pytest.raises(KeyError, match=r"[0-7]"):
         threads.each(work, 8)

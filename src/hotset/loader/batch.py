@@ -143,16 +143,7 @@ class BatchPipeline:
         rows = ids if resident.rows is None else resident.rows[ids]
         if resident.store is not None:
             resident.touch(rows.numpy())
-        engines = None if run is None else resident.leaf
-        plain = {
-            number: column.data
-            for number, column in enumerate(resident.columns)
-            if number != engines and isinstance(column, DenseColumn) and is_plain(column.data)
-        }
-        gathered: dict[int, list[Tensor]] = {}
-        if gathering is not None and plain:
-            made = gathering(list(plain.values()), rows, sizes)
-            gathered = dict(zip(plain, made, strict=True))
+        gathered = self._gathered(rows, sizes, None if run is None else resident.leaf, gathering)
         columns: list[Sequence[Any]] = []
         for number, column in enumerate(resident.columns):
             if number == resident.leaf and run is not None:
@@ -165,6 +156,21 @@ class BatchPipeline:
                 parts = torch.split(rows, sizes)
                 columns.append([self._gather(column, part, number) for part in parts])
         return columns
+
+    def _gathered(
+        self, rows: Tensor, sizes: Sequence[int], engines: int | None, gathering: Gathering | None
+    ) -> dict[int, list[Tensor]]:
+        """By number, the batches of those leaves that are gathered all at once."""
+        if gathering is None:
+            return {}
+        plain = {
+            number: column.data
+            for number, column in enumerate(self._resident.columns)
+            if number != engines and isinstance(column, DenseColumn) and is_plain(column.data)
+        }
+        if not plain:
+            return {}
+        return dict(zip(plain, gathering(list(plain.values()), rows, sizes), strict=True))
 
     def _images(self, column: Column) -> Any:
         """What the engine reads from; the same column comes with nearly every batch."""
