@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotset.errors import ConfigError, DeviceError
-from hotset.placement.budget import budget_bytes
+from hotset.placement.budget import MEMORIES, Budget, as_budget, budget_bytes
 from hotset.placement.device import free_bytes, resolve_device
 
 
@@ -128,3 +129,78 @@ def test_devices_not_served(device: str) -> None:
     """Known to torch, not to hotset."""
     with pytest.raises(DeviceError, match=f"`device` must be 'cpu' or 'cuda', got '{device}'"):
         resolve_device(device)
+
+
+def test_a_shared_budget() -> None:
+    """What is taken is counted until its holder is gone; a share is of all there was."""
+    shared, holder = Budget("50%", host=1000), Holder()
+    assert shared.left("device", 600) == 300
+    shared.take("device", 200, holder)
+    assert (shared.held("device"), shared.held("host")) == (200, 0)
+    assert shared.left("device", 400) == 100  # half of 600, less 200
+    assert shared.left("host", 5000) == 1000
+    assert shared.left("host", 700) == 700  # no more than there is
+    del holder
+    gc.collect()
+    assert shared.held("device") == 0
+
+
+class Holder:
+    """Whatever holds memory."""
+
+
+def test_what_is_reserved_comes_first() -> None:
+    """It comes off before the share is taken, on the device only."""
+    budget = Budget("50%", host="50%", reserve=200)
+    assert budget.left("device", 1000) == 400
+    assert budget.left("host", 1000) == 500
+    assert Budget(900, reserve="30%").left("device", 1000) == 700
+    assert Budget(reserve=2000).left("device", 1000) == 0
+
+
+def test_disks_are_taken_whole() -> None:
+    """Unless an amount is given."""
+    assert Budget().left("disk", 1000) == 1000
+    assert Budget(disk="10%").left("disk", 1000) == 100
+
+
+@pytest.mark.parametrize(
+    ("budget", "is_apart", "expected"),
+    [
+        (300, True, (300, 500, 1000)),
+        (300, False, (500, 300, 1000)),
+        ({"host": 300}, True, (500, 300, 1000)),
+        ({"device": "10%", "disk": 7}, False, (100, 500, 7)),
+        (None, True, (500, 500, 1000)),
+        (Budget(300, disk=1), False, (300, 500, 1)),
+    ],
+)
+def test_what_a_user_may_give(budget: Any, is_apart: bool, expected: tuple[int, ...]) -> None:
+    """An amount, of the memory that samples lie in; a mapping; a budget."""
+    found = as_budget(budget, is_apart=is_apart)
+    assert tuple(found.left(memory, 1000) for memory in MEMORIES) == expected
+
+
+@pytest.mark.parametrize(
+    ("budget", "reserve", "problem"),
+    [
+        ("8 apples", 0, "`budget` must be bytes, '8GB' or '60%', got '8 apples'"),
+        ({"device": "8 apples"}, 0, "`budget['device']` must be bytes, '8GB' or '60%', got"),
+        ({"gpu": 1}, 0, "`budget` may name device, host, disk, got 'gpu'; what is to be left"),
+        (None, "much", "`reserve` must be bytes, '8GB' or '60%', got 'much'"),
+        (None, None, "`reserve` must be bytes, '8GB' or '60%', got None"),
+        (Budget(), 5, "`reserve` is part of a hotset.Budget: give it there"),
+        ([1], 0, "`budget` must be bytes, '8GB' or '60%', got [1]"),
+    ],
+)
+def test_budgets_that_cannot_be_used(budget: Any, reserve: Any, problem: str) -> None:
+    """Each is told by name."""
+    with pytest.raises(ConfigError, match=f"^{re.escape(problem)}"):
+        as_budget(budget, reserve)
+
+
+def test_a_budget_says_what_it_allows() -> None:
+    """In the words it was given in."""
+    assert repr(Budget("8GB", host="50%", reserve=7)) == (
+        "Budget(device='8GB', host='50%', reserve=7)"
+    )

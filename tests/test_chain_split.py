@@ -10,7 +10,7 @@ from torch import Tensor
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from hotset.chain.split import Split, split_chain
+from hotset.chain.split import Position, Split, positions, split_chain
 from hotset.chain.step import BatchForm, Step
 from hotset.kernels.dispatch import Reference
 from hotset.ops.geometry import Flip
@@ -218,3 +218,82 @@ def test_a_batch_is_what_the_chain_makes(version: Any):
     )
     found = Reference(split.ops).run(stored, torch.arange(4), draws_for(range(4)))
     assert torch.equal(found, torch.stack([trace[-1] for trace in traces]))
+
+
+def _smaller(chain: list[Any], kind: str = "RGB", least_cut: int = 0) -> list[tuple[str, int]]:
+    leaves = [leaf_of(kind, (3, 16, 16), seed) for seed in range(4)]
+    _, traces = split_of(chain, leaves)
+    split = split_chain(split_of(chain, leaves)[0].steps, traces, least_cut=least_cut)
+    for each in split.smaller:
+        assert each.leading == split.leading
+        assert [d.step for d in each.decisions] == [d.step for d in split.decisions]
+        assert all(d.action == "once" for d in each.decisions[: each.cut])
+    return [(each.mode, each.cut) for each in split.smaller]
+
+
+def test_the_smallest_cut_has_none_that_needs_less() -> None:
+    """Bytes behind which all runs in batches leave nothing to fall back to."""
+    assert _smaller([v1.ToTensor(), v1.RandomHorizontalFlip()]) == []
+    assert _smaller([]) == []
+
+
+def test_smaller_cuts_run_most_steps_once_first() -> None:
+    """Each needs fewer bytes than those before it."""
+    grow, shrink = v1.Resize(24), v1.Resize(8)
+    assert _smaller([shrink, v1.Resize(12), grow, v1.ColorJitter(0.5)]) == [
+        ("worker", 2),
+        ("worker", 1),
+    ]
+    assert _smaller([grow, shrink, v1.Resize(12), v1.ColorJitter(0.5)]) == [("worker", 2)]
+
+
+def test_smaller_cuts_keep_to_the_steps_that_run_once() -> None:
+    """No fewer of them than the user wants."""
+    chain = [v1.Resize(8), v1.Resize(12), v1.Resize(24), v1.ColorJitter(0.5)]
+    assert _smaller(chain, least_cut=2) == [("worker", 2)]
+
+
+def test_a_smaller_cut_of_floats_that_ran_in_batches() -> None:
+    """The bytes before a mirror, which then runs per sample, and says why."""
+    leaves = [leaf_of("RGB", (3, 16, 16), seed) for seed in range(4)]
+    split, _ = split_of([v1.ToTensor(), _mirror, v1.RandomHorizontalFlip()], leaves)
+    assert [(each.mode, each.cut) for each in split.smaller] == [("worker", 0)]
+    assert split.smaller[0].decisions[1].reason == (
+        "per sample, since _mirror acts on tensor (3, 16, 16) float32, which is no image of bytes"
+    )
+
+
+def test_images_of_differing_sizes_may_be_the_smaller_cut() -> None:
+    """Where a crop makes them one size on whole batches, though one size was to be stored."""
+    leaves = [leaf_of("RGB", (3, 20, width), width) for width in (20, 24)]
+    split, _ = split_of([v1.Resize((30, 30)), v1.RandomResizedCrop(8), v1.ToTensor()], leaves)
+    assert (split.mode, split.cut) == ("batch", 1)
+    assert [(each.mode, each.cut) for each in split.smaller] == [("worker", 0)]
+
+
+def test_every_position_is_described() -> None:
+    """Whether all before it is deterministic, why it cannot be a cut, and what would be left."""
+    leaves = [leaf_of("RGB", (3, 16, 16), seed) for seed in range(2)]
+    chain = [v1.Pad(1), v1.ToTensor(), v1.RandomHorizontalFlip(), v1.Normalize([0.5], [0.5])]
+    steps, traces = split_of(chain, leaves)[0].steps, split_of(chain, leaves)[1]
+    found = positions(steps, traces)
+    assert [p.is_deterministic for p in found] == [True, True, True, False, False]
+    late = "random from RandomHorizontalFlip on"
+    assert [p.problem for p in found] == ["", "", "", late, late]
+    assert [p.rest for p in found] == ["batch", "batch", "batch", "batch", "nothing"]
+    assert [p.rest for p in positions(steps[:2], [t[:3] for t in traces])] == [
+        "batch",
+        "table",
+        "nothing",
+    ]
+    assert positions([], [[leaf] for leaf in leaves]) == (Position(True, "", "nothing"),)
+
+
+def test_values_that_cannot_be_stored_are_named() -> None:
+    """A tuple is none, and kinds that differ are two."""
+    leaves = [leaf_of("RGB", (3, 16, 16), 0), leaf_of("L", (1, 16, 16), 1)]
+    split, traces = split_of([v1.FiveCrop(4)], leaves)
+    assert [p.problem for p in positions(split.steps, traces)] == [
+        "values differ in kind: PIL image RGB 16x16 and PIL image L 16x16",
+        "tuple is no tensor, array, image or number",
+    ]

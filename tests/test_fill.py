@@ -13,10 +13,11 @@ from torch.utils.data import DataLoader, Dataset
 
 import hotset
 from hotset.errors import SampleError, SchemaError
+from hotset.placement.precision import Narrower
 from hotset.sample.collate import same_bits
 from hotset.sample.column import Column, DenseColumn, RaggedColumn
 from hotset.sample.tree import flatten
-from hotset.sources import sweep
+from hotset.sources import fill, sweep
 from hotset.sources.fill import fill_columns
 from tests import streams
 from tests.streams import assert_same
@@ -235,3 +236,22 @@ def test_whole_numbers_beyond_64_bits_reach_a_collate_fn() -> None:
     """They cannot be stored as int64, and are kept as they are."""
     loader = DataLoader(_Odd(lambda i: 2**63 + i), batch_size=3, collate_fn=list)
     assert list(hotset.accelerate(loader, device="cpu")) == list(loader)
+
+
+def test_narrow_columns_are_never_held_at_full_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows wait in a room of a few values, and are rounded whenever it is full."""
+    taken: list[int] = []
+
+    class Watched(Narrower):
+        def take(self, values: Tensor, rows_of: Any) -> Tensor:
+            taken.append(len(values))
+            return super().take(values, rows_of)
+
+    monkeypatch.setattr(fill, "CHUNK_VALUES", 8)
+    narrower = Watched(torch.float16, "sample", length=11)
+    (column,) = filled(lambda index: torch.full((3,), index + 2**-12), 11, narrowers={0: narrower})
+    assert isinstance(column, DenseColumn)
+    assert column.data.dtype is torch.float16
+    assert taken == [6, 6, 6, 6, 6, 3]
+    assert [column.item(row).tolist() for row in (0, 10)] == [[2**-12] * 3, [10.0] * 3]
+    assert (narrower.result().largest, narrower.result().sample) == (2**-12, 1)

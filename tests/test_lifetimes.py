@@ -248,9 +248,10 @@ def test_a_loader_that_is_dropped_frees_the_data(make: Callable[[], hotset.Loade
     inner: Any = loader._parts.pipeline
     while hasattr(inner, "_inner"):
         inner = inner._inner
-    resident = inner._resident if hasattr(inner, "_resident") else inner._dataset._reader._resident
+    stage = getattr(inner, "_stage", None)
+    resident = inner._dataset._reader._resident if stage is None else stage._held
     watched = weakref.ref(resident.columns[0].data)
-    del loader, inner, resident
+    del loader, inner, stage, resident
     gc.collect()
     assert watched() is None
 

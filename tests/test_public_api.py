@@ -18,6 +18,7 @@ EXPORTED = [
     "CachedDataset",
     "Cutout",
     "Loader",
+    "Padded",
     "Plan",
     "Store",
     "__version__",
@@ -27,7 +28,9 @@ EXPORTED = [
     "deterministic",
     "errors",
     "open",
+    "plan",
     "random",
+    "testing",
 ]
 DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
 ERRORS = [
@@ -50,13 +53,15 @@ ERRORS = [
     "StorageError",
     "UnsupportedError",
 ]
-WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors"}
+WITHOUT_EXAMPLE = {"Plan", "__version__", "datasets", "errors", "testing"}
 """A plan comes from a loader; the others are not called."""
 
 SIGNATURES = {
     "accelerate": "loader, device, dtype, channels_last, budget, check_every, progress, "
     "cache, fill, version, tier, reserve, policy, prefetch_batches, prefetch_bytes, storage_dtype",
     "build": "data, path, transform, workers, on_error, version, source, progress, storage_options",
+    "plan": "data, device, budget, reserve, tier, cache, policy, step, workers, batch_size, "
+    "samples",
     "open": "path, verify, local, budget, storage_options",
     "Loader": "source, batch_size, shuffle, transform, device, dtype, seed, drop_last, shard, "
     "num_workers, channels_last, budget, check_every, progress, tier, reserve, policy, "
@@ -75,6 +80,7 @@ LOADER_MEMBERS = [
     "sampler",
     "set_epoch",
     "state_dict",
+    "stats",
 ]
 
 
@@ -99,7 +105,7 @@ def test_parameters_are_pinned(name: str) -> None:
     """Names and order; those behind the second are for keywords only, but for build's transform."""
     parameters = list(inspect.signature(getattr(hotset, name)).parameters.values())
     assert ", ".join(p.name for p in parameters) == SIGNATURES[name]
-    positional = 3 if name == "build" else 2
+    positional = {"build": 3, "plan": 1}.get(name, 2)
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters[positional:])
 
 

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from hotset import datasets as datasets
     from hotset import errors as errors
+    from hotset import testing as testing
     from hotset.building.build import build as build
     from hotset.chain.marks import deterministic as deterministic
     from hotset.chain.marks import random as random
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from hotset.loader.loader import accelerate as accelerate
     from hotset.placement.budget import Budget as Budget
     from hotset.placement.plan import Plan as Plan
+    from hotset.planning.planner import plan as plan
+    from hotset.sample.padding import Padded as Padded
     from hotset.store.opening import open as open
     from hotset.store.store import Store as Store
     from hotset.transforms import AlternatingFlip as AlternatingFlip
@@ -34,17 +37,19 @@ _HOMES = {
     "CachedDataset": "hotset.loader.cached",
     "Cutout": "hotset.transforms",
     "Loader": "hotset.loader.loader",
+    "Padded": "hotset.sample.padding",
     "Plan": "hotset.placement.plan",
     "Store": "hotset.store.store",
     "accelerate": "hotset.loader.loader",
     "build": "hotset.building.build",
     "deterministic": "hotset.chain.marks",
     "open": "hotset.store.opening",
+    "plan": "hotset.planning.planner",
     "random": "hotset.chain.marks",
 }
 """Where each exported name lives: imported when first used, so that `import hotset` is quick."""
 
-_MODULES = ("datasets", "errors")
+_MODULES = ("datasets", "errors", "testing")
 
 __all__ = sorted((*_HOMES, *_MODULES, "__version__"))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from hotset.bench.timing import Say
 from hotset.errors import ConfigError, HotsetError
@@ -23,17 +24,44 @@ class Printable(Protocol):
         ...
 
 
-def run(name: str, measure: Callable[[Say], Printable], file: Path | None) -> int:
-    """Measures, prints the report, writes the file that was asked for; returns the exit status.
+R = TypeVar("R", bound=Printable)
+
+
+@dataclass(frozen=True)
+class Output(Generic[R]):
+    """A file that was asked for.
+
+    Attributes:
+        option: its name on the command line.
+        file: where to; None for nowhere.
+        content: of a report, what is written.
+    """
+
+    option: str
+    file: Path | None
+    content: Callable[[R], bytes]
+
+
+def run(
+    name: str,
+    measure: Callable[[Say], R],
+    file: Path | None,
+    outputs: Sequence[Output[R]] = (),
+) -> int:
+    """Measures, prints the report, writes the files asked for; returns the exit status.
 
     Args:
         name: of the comparison, for errors.
         measure: told how to say what is being done; gives the report.
         file: written as JSON; None for none.
+        outputs: further files.
     """
     progress = Progress(sys.stderr)
+    files: list[Output[R]] = [Output("--json", file, _as_json), *outputs]
+    wanted = [(output, output.file) for output in files if output.file is not None]
     try:
-        _check_file(file)
+        for output, path in wanted:
+            _check_file(output.option, path)
         report = measure(progress)
     except HotsetError as error:
         progress.clear()
@@ -41,10 +69,10 @@ def run(name: str, measure: Callable[[Say], Printable], file: Path | None) -> in
         return FAILED
     progress.clear()
     print(report)
-    if file is not None:
-        text = json.dumps(report.as_dict(), indent=2, allow_nan=False, ensure_ascii=False)
-        file.write_text(text + "\n", encoding="utf-8")
-        print(f"\nwritten: {file}")
+    for output, path in wanted:
+        path.write_bytes(output.content(report))
+    if wanted:
+        print(f"\nwritten: {', '.join(str(path) for _, path in wanted)}")
     return 0
 
 
@@ -75,7 +103,14 @@ class Progress:
             self._stream.flush()
 
 
-def _check_file(path: Path | None) -> None:
+def _as_json(report: Printable) -> bytes:
+    text = json.dumps(report.as_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def _check_file(option: str, path: Path) -> None:
     """Refuses a file that cannot be written, before minutes are spent."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise ConfigError(f"`--json` must name a file in a folder that is there, got {str(path)!r}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(
+            f"`{option}` must name a file in a folder that is there, got {str(path)!r}"
+        )

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -43,15 +44,33 @@ class Verdict:
 
 
 @contextmanager
-def preserved_generators() -> Iterator[None]:
-    """Puts the states of Python's, NumPy's and torch's generators back at the end."""
+def preserved_generators(own: Sequence[Any] = ()) -> Iterator[None]:
+    """Puts the states of Python's, NumPy's and torch's generators back at the end.
+
+    Args:
+        own: further generators, as `own_generators` finds them.
+    """
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    put_back = [_putting_back(generator) for generator in own]
     try:
         yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
         torch.set_rng_state(cpu)
+        for put in put_back:
+            put()
+
+
+def _putting_back(generator: Any) -> Callable[[], object]:
+    if isinstance(generator, torch.Generator):
+        return partial(generator.set_state, generator.get_state().clone())
+    if isinstance(generator, np.random.Generator):
+        bits = generator.bit_generator
+        return partial(setattr, bits, "state", bits.state)
+    if isinstance(generator, np.random.RandomState):
+        return partial(generator.set_state, generator.get_state())
+    return partial(generator.setstate, generator.getstate())
 
 
 def seed_generators(seed: int) -> None:
@@ -87,7 +106,7 @@ def probe(call: Callable[[Any], Any], inputs: Sequence[Any]) -> Verdict:
         call: what to probe.
         inputs: values it takes; each is copied first.
     """
-    own = _own_generators(call)
+    own = own_generators(call)
     with preserved_generators():
         for number, value in enumerate(inputs):
             results = []
@@ -108,8 +127,8 @@ def probe(call: Callable[[Any], Any], inputs: Sequence[Any]) -> Verdict:
     return Verdict(True, f"probed: same bits twice on {len(inputs)} samples, no generator moved")
 
 
-def _own_generators(call: Any) -> list[Any]:
-    """Generators within reach of a callable: what it holds, and what its functions name.
+def own_generators(call: Any) -> list[Any]:
+    """Generators within reach of a callable or an object: what it holds, what its functions name.
 
     One that is drawn from now and then would else be seen only if the few runs happened to differ.
     """

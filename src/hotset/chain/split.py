@@ -1,12 +1,13 @@
 """What happens to each step: once, table, batch or worker, and where the chain is cut. Pure.
 
 The cut is where the stored form is smallest, not after the last deterministic step: an image stays
-in bytes, and the elementwise steps behind it become a table.
+in bytes, and the elementwise steps behind it become a table. No time has a say: it would not be the
+same twice, and what a store holds must be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from hotset.ops.resample import makes_one_size
 from hotset.sample.column import describe
 
 Action = Literal["once", "table", "batch", "worker"]
+Rest = Literal["batch", "table", "worker", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Split:
         leading: how many of the first steps are deterministic; the cut is not behind them.
         finish: (C, 256) table that does what the steps from the cut to there do; None where there
             is no such step, or no table.
+        smaller: what else could be done, each with an earlier cut and fewer bytes, for where there
+            is no room; in the order of preference.
     """
 
     steps: tuple[Step, ...]
@@ -70,11 +74,31 @@ class Split:
     stages: tuple[Stage, ...] = ()
     leading: int = 0
     finish: Tensor | None = None
+    smaller: tuple[Split, ...] = ()
 
     @property
     def ops(self) -> tuple[Op, ...]:
         """The operations behind the cut, in order."""
         return tuple(op for stage in self.stages for op in stage.ops)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A point of a chain that it could be cut at.
+
+    Attributes:
+        is_deterministic: whether all before it is.
+        problem: why samples cannot be kept as they are there; empty where they can.
+        rest: how what is behind it runs: on whole batches, by tables alone, per sample, or nothing
+            is.
+    """
+
+    is_deterministic: bool
+    problem: str
+    rest: Rest
+
+
+NOT_STORABLE = "no point of the chain gives values of one shape and dtype that can be stored"
 
 
 def split_chain(
@@ -90,21 +114,112 @@ def split_chain(
     """
     if not steps:
         return Split((), 0, "batch", ())
-    leading = 0
-    while leading < len(steps) and steps[leading].nature == "deterministic":
-        leading += 1
+    leading = leading_steps(steps)
     dense, ragged = _cuts_by_size(traces, leading)
-    problem = "no point of the chain gives values of one shape and dtype that can be stored"
-    for number, cut in enumerate((*dense, *ragged)):
-        stages = _stages(steps, traces, cut)
-        if not isinstance(stages, str) and number >= len(dense):
-            stages = _opened(stages, traces, cut)
+    found: Split | None = None
+    problems: dict[int, str] = {}
+    for cut in (*dense, *ragged):
+        stages = _stages_behind(steps, traces, cut, is_ragged=cut in ragged)
         if not isinstance(stages, str):
-            return _finished(_in_batches(steps, cut, stages), traces, leading)
-        if number == 0:
-            problem = stages
-    cut = _worker_cut(steps, traces, dense or ragged, least_cut)
-    return _finished(_per_sample(steps, cut, problem), traces, leading)
+            found = _in_batches(steps, cut, stages)
+            break
+        problems[cut] = stages
+    if found is None:
+        cut = _worker_cut(steps, traces, list(dense or ragged), least_cut)
+        found = _per_sample(steps, cut, problems.get(cut, NOT_STORABLE))
+    smaller = _smaller(found, traces, dense | ragged, ragged, least_cut, problems)
+    found = replace(found, smaller=tuple(replace(each, leading=leading) for each in smaller))
+    return _finished(found, traces, leading)
+
+
+def leading_steps(steps: Sequence[Step]) -> int:
+    """How many of the first steps are deterministic."""
+    natures = [step.nature == "deterministic" for step in steps]
+    return natures.index(False) if False in natures else len(natures)
+
+
+def positions(steps: Sequence[Step], traces: Sequence[Sequence[Any]]) -> tuple[Position, ...]:
+    """What could be done at every point, before the first step and behind each.
+
+    Args:
+        steps: as for `split_chain`.
+        traces: as for `split_chain`.
+    """
+    if not steps:
+        return (Position(True, "", "nothing"),)
+    leading = leading_steps(steps)
+    dense, ragged = _cuts_by_size(traces, len(steps))
+    found = []
+    for cut in range(len(steps) + 1):
+        if cut > leading:
+            problem = f"random from {steps[leading].name} on"
+        elif cut in dense or cut in ragged:
+            problem = ""
+        else:
+            problem = _why_not_stored([trace[cut] for trace in traces])
+        stages = _stages_behind(steps, traces, cut, is_ragged=cut in ragged)
+        found.append(Position(cut <= leading, problem, _rest(stages)))
+    return tuple(found)
+
+
+def _rest(stages: tuple[Stage, ...] | str) -> Rest:
+    if isinstance(stages, str):
+        return "worker"
+    if not stages:
+        return "nothing"
+    return "table" if all(stage.form is None for stage in stages) else "batch"
+
+
+def _why_not_stored(values: Sequence[Any]) -> str:
+    schemas = list(dict.fromkeys(map(describe, values)))
+    unfit = next((schema for schema in schemas if not schema.is_storable), None)
+    if unfit is not None:
+        return f"{unfit} is no tensor, array, image or number"
+    return f"values differ in kind: {schemas[0]} and {schemas[1]}"
+
+
+def _smaller(
+    found: Split,
+    traces: Sequence[Sequence[Any]],
+    sizes: dict[int, int],
+    ragged: Container[int],
+    least_cut: int,
+    problems: dict[int, str],
+) -> Iterator[Split]:
+    """What needs fewer bytes than a split does: on whole batches first, then what runs most once.
+
+    Args:
+        found: the split.
+        traces: as for `split_chain`.
+        sizes: bytes of the probe samples at each point where they can be stored.
+        ragged: the points where they differ in shape.
+        least_cut: as for `split_chain`.
+        problems: why the rest does not run on whole batches, where that is known.
+    """
+    least = sizes.get(found.cut, 0)
+    earlier = [cut for cut in sizes if cut < found.cut and sizes[cut] < least]
+    if found.mode == "batch":
+        for cut in earlier:  # the smallest first
+            if cut in problems:
+                continue
+            stages = _stages_behind(found.steps, traces, cut, is_ragged=cut in ragged)
+            if not isinstance(stages, str):
+                yield _in_batches(found.steps, cut, stages)
+                least = sizes[cut]
+                break
+            problems[cut] = stages
+    for cut in sorted(earlier, reverse=True):
+        if cut >= least_cut and sizes[cut] < least:
+            yield _per_sample(found.steps, cut, problems.get(cut, ""))
+            least = sizes[cut]
+
+
+def _stages_behind(
+    steps: Sequence[Step], traces: Sequence[Sequence[Any]], cut: int, *, is_ragged: bool
+) -> tuple[Stage, ...] | str:
+    """The steps behind a cut as operations on batches, or why they run per sample."""
+    stages = _stages(steps, traces, cut)
+    return stages if isinstance(stages, str) or not is_ragged else _opened(stages, traces, cut)
 
 
 def _opened(
@@ -132,8 +247,10 @@ def _finished(split: Split, traces: Sequence[Sequence[Any]], leading: int) -> Sp
     return replace(split, leading=leading, finish=finish)
 
 
-def _cuts_by_size(traces: Sequence[Sequence[Any]], leading: int) -> tuple[list[int], list[int]]:
-    """Positions where values of one shape, and of differing shapes, can be stored.
+def _cuts_by_size(
+    traces: Sequence[Sequence[Any]], leading: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Positions where values of one shape, and of differing shapes, can be stored; their bytes.
 
     The smallest come first; of equals, the latest.
     """
@@ -145,7 +262,10 @@ def _cuts_by_size(traces: Sequence[Sequence[Any]], leading: int) -> tuple[list[i
         if len(kinds) == 1 and schemas[0].is_storable:
             sizes = dense if len(set(schemas)) == 1 else ragged
             sizes[cut] = sum(schema.nbytes for schema in schemas)
-    by_size = [sorted(sizes, key=lambda cut: (sizes[cut], -cut)) for sizes in (dense, ragged)]
+    by_size = [
+        dict(sorted(sizes.items(), key=lambda item: (item[1], -item[0])))
+        for sizes in (dense, ragged)
+    ]
     return by_size[0], by_size[1]
 
 

@@ -10,6 +10,7 @@ from hotset.cli.commands import Commands
 COMPARISONS = {
     "cifar": "loaders of CIFAR-10-sized images, side by side",
     "images": "an image folder, read every epoch or from a store",
+    "cache": "hit rates of a device cache, by policy and by the order of the samples",
     "tiers": "rows of a table, from where they are kept",
 }
 

@@ -8,59 +8,26 @@ from typing import TYPE_CHECKING
 
 from hotset.demo import plots, wording
 from hotset.demo.wording import NOTICEABLE, comparison, seconds
+from hotset.drawing import document
 from hotset.placement.size import human_bytes
 
 if TYPE_CHECKING:
     from hotset.demo.report import Report
 
 STYLE = """
-:root { color-scheme: light dark;
-  --paper: #fff; --card: #f5f6f8; --ink: #1b1f24; --soft: #57606a; --faint: #c4c9d0;
-  --wait: #d55e00; --step: #7b9cc4; --fill: #e9b000; --plain: #6e7781; --hotset: #00805c; }
-@media (prefers-color-scheme: dark) { :root {
-  --paper: #14171b; --card: #1e2329; --ink: #e6e9ec; --soft: #a1abb5; --faint: #444c56;
-  --wait: #f0803c; --step: #54779f; --fill: #f0c63c; --plain: #939da8; --hotset: #2fc391; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1rem 3rem; background: var(--paper);
-  color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.1rem; margin: 0; }
-h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
-h3 { font-size: 1rem; margin: 0; }
-p { margin: .25rem 0; }
-.soft, footer { color: var(--soft); font-size: .9rem; }
 .hero { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; align-items: center;
   margin: 1.5rem 0 1rem; }
 .hero strong { font-size: clamp(3.5rem, 12vw, 5.5rem); line-height: 1; color: var(--hotset); }
 .hero p { flex: 1 1 16rem; font-size: 1.2rem; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr));
-  gap: 1rem; align-items: start; }
-.card { background: var(--card); border-radius: .6rem; padding: 1rem; min-width: 0; }
 .warn { border-left: .3rem solid var(--wait); }
 .good { border-left: .3rem solid var(--hotset); }
-.key { display: flex; flex-wrap: wrap; gap: 0 1rem; margin: .25rem 0 .5rem; font-size: .9rem; }
-.key i { display: inline-block; width: .75em; height: .75em; margin-right: .45em;
-  border-radius: .1em; }
 .wide .key span:first-child i { border-radius: 50%; }
 .wide .key span:last-child i { transform: rotate(45deg) scale(.85); }
-svg { display: block; width: 100%; max-width: 27rem; height: auto; }
 .wide { grid-column: 1 / -1; display: flex; flex-wrap: wrap; gap: .5rem 2rem; }
 .wide > * { flex: 1 1 18rem; min-width: 0; }
-svg text { font-family: inherit !important; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .95rem; }
-th, td { padding: .3rem .75rem .3rem 0; text-align: left; vertical-align: top;
-  border-top: 1px solid var(--faint); }
-thead th { border: 0; }
-thead th { color: var(--soft); font-weight: 600; }
-tbody th { font-weight: 600; }
-.numbers td, .numbers thead th { text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; }
-.numbers thead th:first-child { text-align: left; }
 .part th { font-weight: 400; padding-left: 1.25rem; color: var(--soft); }
 .numbers { max-width: 46rem; }
 .numbers .part th, .numbers .part td { border: 0; padding-top: 0; }
-code { font: .9em ui-monospace, monospace; }
-li { margin: .3rem 0; }
 @media (max-width: 34rem) {
   .numbers { font-size: .85rem; } .numbers th, .numbers td { padding-right: .4rem; }
   .part th { padding-left: .6rem; }
@@ -72,14 +39,10 @@ li { margin: .3rem 0; }
 
 def as_page(report: Report) -> str:
     """The report as an HTML page with its style and its plots inside."""
-    return "\n".join(
+    return document(
+        "hotset demo",
+        STYLE,
         [
-            "<!doctype html>",
-            '<html lang="en">',
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            "<title>hotset demo</title>",
-            f"<style>{STYLE}</style>",
             *_top(report),
             *_plots(report),
             "<h2>In numbers</h2>",
@@ -91,9 +54,7 @@ def as_page(report: Report) -> str:
             *(f"<li>{escape(note)}</li>" for note in wording.notes(report)),
             "</ul>",
             *_foot(report),
-            "</html>",
-            "",
-        ]
+        ],
     )
 
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hotset.demo.wording import seconds
+from hotset.drawing import STAND_INS, as_svg
 
 if TYPE_CHECKING:
     from hotset.demo.report import Report
 
-STAND_INS = {
-    "#010203": "var(--ink)",
-    "#010204": "var(--faint)",
-    "#010205": "var(--wait)",
-    "#010206": "var(--step)",
-    "#010207": "var(--fill)",
-    "#010208": "var(--plain)",
-    "#010209": "var(--hotset)",
-}
-"""Colours that are drawn with, and what the page puts in their place, light or dark."""
-INK, FAINT, WAIT, STEP, FILL, PLAIN, HOTSET = STAND_INS
+INK, FAINT, PLAIN, HOTSET = (STAND_INS[name] for name in ("ink", "faint", "plain", "hotset"))
+WAIT, STEP, FILL = (STAND_INS[name] for name in ("wait", "step", "fill"))
 WIDTH_INCHES = 4.0
 """Narrow, so that letters keep their size on a phone."""
 BAR_INCHES, DOT_INCHES, AXIS_INCHES = 0.42, 0.36, 0.7
@@ -30,24 +20,6 @@ MOST_EPOCHS = 4
 """Further ones are left out of the plot of epochs."""
 LEAST_POINTS = 2.0
 """Width of the axis of accuracies, at least: a difference of a tenth must not look like a gulf."""
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "ytick.left": False,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.axisbelow": True,
-}
 
 
 def epochs_plot(report: Report) -> str:
@@ -146,26 +118,6 @@ def _bars(
 
 def _draw(name: str, height_inches: float, paint: Callable[[Any], None]) -> str:
     """What `paint` paints into axes, as SVG; `name` keeps its ids apart from other drawings'."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
-        paint(figure.add_subplot())
-        file = io.StringIO()
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    return _inlined(file.getvalue())
-
-
-def _inlined(svg: str) -> str:
-    """An SVG file as a part of a page: without its prologue, and with the page's colours."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)  # HTML knows the namespaces
-    svg = re.sub(
-        r'<g id="[^"]*"', "<g", svg
-    )  # an id may be there once in a page, and nothing uses it
-    for stand_in, colour in STAND_INS.items():
-        svg = svg.replace(stand_in, colour)
-    opening, rest = svg.split(">", 1)
-    return re.sub(r' (width|height)="[^"]*"', "", opening) + ' aria-hidden="true">' + rest
+    return as_svg(
+        name, (WIDTH_INCHES, height_inches), lambda figure, _: paint(figure.add_subplot())
+    )

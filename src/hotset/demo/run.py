@@ -29,7 +29,7 @@ from hotset.demo.summary import Summary
 from hotset.demo.wording import seconds
 from hotset.errors import ConfigError, MissingExtraError
 from hotset.hardware import hardware, versions
-from hotset.loader.keep import CHECK_EVERY
+from hotset.loader.options import CHECK_EVERY
 from hotset.placement.device import resolve_device
 from hotset.placement.plan import Plan
 from hotset.progress import Progress

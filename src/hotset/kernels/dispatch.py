@@ -21,6 +21,7 @@ from hotset.kernels.program import NotFusable, Program, lower
 from hotset.kernels.ragged import RaggedNumbaEngine, RaggedReference, RaggedTritonEngine
 from hotset.kernels.threads import Threads
 from hotset.ops.op import Op, Shape, apply_gated, draw_gated
+from hotset.ops.pointwise import Elementwise
 from hotset.ops.resample import ResizedCrop, makes_one_size
 from hotset.rng import Draws
 
@@ -70,6 +71,7 @@ def choose_engine(
     *,
     out_dtype: torch.dtype | None,
     device: torch.device,
+    wide: torch.dtype | None = None,
     is_channels_last: bool = False,
     threads: int | None = None,
 ) -> Engine:
@@ -81,9 +83,25 @@ def choose_engine(
         dtype: stored dtype.
         out_dtype: dtype of the batch, None to leave it as the chain makes it.
         device: where the images lie.
+        wide: dtype that the operations are for, where images are stored in a narrower one; None for
+            the stored dtype.
         is_channels_last: memory format of the batch.
         threads: CPU threads, None for torch's number.
     """
+    if wide is not None and wide is not dtype:
+        if _moves_alone(ops, shape, dtype, wide):
+            inner = choose_engine(
+                ops,
+                shape,
+                dtype,
+                out_dtype=None,
+                device=device,
+                is_channels_last=is_channels_last,
+                threads=threads,
+            )
+            out_dtype = out_dtype or wide
+            return inner if out_dtype is dtype else Widening(inner, out_dtype)
+        ops = (Elementwise(WIDENING_STEP, partial(torch.Tensor.to, dtype=wide)), *ops)
     program = lower(ops, shape, dtype, out_dtype)
     if isinstance(program, NotFusable):
         return Reference(ops, out_dtype, is_channels_last, program.reason)
@@ -93,6 +111,18 @@ def choose_engine(
     if device.type == "cpu":
         return NumbaEngine(program, is_channels_last, threads)
     return TritonEngine(program, device, is_channels_last)
+
+
+WIDENING_STEP = -1
+"""Number of the step that widens stored values; it draws nothing."""
+
+
+def _moves_alone(ops: Sequence[Op], shape: Shape, dtype: torch.dtype, wide: torch.dtype) -> bool:
+    """Whether operations only move values, and fill in none that the narrower dtype lacks."""
+    narrow, whole = lower(ops, shape, dtype), lower(ops, shape, wide)
+    if isinstance(narrow, NotFusable) or isinstance(whole, NotFusable):
+        return False
+    return torch.equal(narrow.values.to(wide), whole.values)
 
 
 def choose_ragged_engine(
@@ -175,6 +205,32 @@ class Reference:
             shape = (images.shape[1], images.shape[2], images.shape[3])
             images = apply_gated(op, images, draw_gated(op, draws, shape))
         return images.to(self._out_dtype or images.dtype).contiguous(memory_format=self._format)
+
+
+class Widening:
+    """Batches of another engine in the dtype of the values before they were narrowed, or of choice.
+
+    Exact, since what it made are stored values, each of which the wider dtype has.
+
+    Args:
+        inner: makes them in the stored dtype.
+        dtype: of the batches.
+    """
+
+    def __init__(self, inner: Engine, dtype: torch.dtype) -> None:
+        self._inner, self._dtype = inner, dtype
+        name = str(dtype).removeprefix("torch.")
+        self.description = f"{inner.description}, then widened to {name}"
+        self.side_by_side = inner.side_by_side
+
+    @contextmanager
+    def session(self) -> Iterator[Run]:
+        with self._inner.session() as run:
+            yield Run(
+                lambda images, rows, draws, sizes: [
+                    batch.to(self._dtype) for batch in run.batches(images, rows, draws, sizes)
+                ]
+            )
 
 
 class NumbaEngine:

@@ -14,23 +14,26 @@ from hotset.chain.step import Chained
 from hotset.errors import SchemaError
 from hotset.kernels.dispatch import Engine, choose_engine, choose_ragged_engine
 from hotset.kernels.gather import RowGather, choose_gather
-from hotset.loader.batch import (
-    BatchPipeline,
-    CollatedPipeline,
-    MovedPipeline,
-    Pipeline,
-    ragged_images,
-)
+from hotset.loader.batch import Pipeline
 from hotset.loader.cast import Cast, cast_schemas, is_castable
 from hotset.loader.check import CheckedPipeline, SpotCheck
+from hotset.loader.collated import CollatedPipeline
+from hotset.loader.cut import fitted
 from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
-from hotset.loader.keep import Kept, Options, check_fit, fits_stages, keep
+from hotset.loader.fit import check_fit, fits_stages, forms_of
+from hotset.loader.forms import Forms, asked_of
+from hotset.loader.gathered import BatchPipeline, ragged_images
+from hotset.loader.keep import keep
+from hotset.loader.moved import MovedPipeline
+from hotset.loader.options import Options
 from hotset.loader.order import Order
+from hotset.loader.place import Kept
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.ops.resample import makes_one_size
 from hotset.placement.plan import Plan
+from hotset.placement.stats import Tally
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import DenseColumn, ListColumn
 from hotset.sources.analyse import Analysis, analyse
@@ -49,6 +52,7 @@ class Assembled:
         resident: what is kept; None if nothing is.
         reader: makes one sample, drawing from the global generators; None where batches are made
             whole.
+        tally: counts what it does.
     """
 
     analysis: Analysis
@@ -56,6 +60,7 @@ class Assembled:
     pipeline: Pipeline
     resident: Resident | None
     reader: Reader | None
+    tally: Tally
 
 
 def assemble(source: Source, options: Options) -> Assembled:
@@ -68,19 +73,22 @@ def assemble(source: Source, options: Options) -> Assembled:
         analysis = analyse(source)
     if options.collate is None:
         check_collatable(list(analysis.final), analysis.spec)
-        _refuse_differing(analysis)
+        _refuse_differing(analysis, options)
+    tally = Tally()
     if not analysis.dataset.is_deterministic:
-        return _unkept(analysis, options, analysis.dataset.reason)
+        return _unkept(analysis, options, analysis.dataset.reason, tally)
     kept: Kept | str
+    analysis, _, notes = fitted(analysis, options)
     try:
-        kept = keep(analysis, options)
+        kept = keep(analysis, options, tally)
     except UnkeepableError as found:
         kept = str(found)
     if isinstance(kept, str):
-        return _unkept(analysis, options, kept)
+        return _unkept(analysis, options, kept, tally)
+    kept = replace(kept, notes=(*notes, *kept.notes))
     if analysis.split.mode == "worker" or not fits_stages(analysis, kept.resident):
-        return _per_sample(analysis, options, kept)
-    return _batched(analysis, options, kept)
+        return _per_sample(analysis, options, kept, tally)
+    return _batched(analysis, options, kept, tally)
 
 
 def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None) -> Parts:
@@ -94,60 +102,72 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         dataset=dataset,
         batch_size=batch_size,
         is_current=made.analysis.source.is_current,
+        tally=made.tally,
     )
 
 
-def _refuse_differing(analysis: Analysis) -> None:
+def _refuse_differing(analysis: Analysis, options: Options) -> None:
     first_index, first = next(iter(analysis.finals.items()))
+    paths, asked = analysis.spec.paths(), asked_of(options.ragged, analysis.spec)
     for index, schemas in analysis.finals.items():
-        for path, was, now in zip(analysis.spec.paths(), first, schemas, strict=True):
-            if not can_batch(was, now):
+        for path, was, now, wanted in zip(paths, first, schemas, asked, strict=True):
+            if not can_batch(was, now, is_ragged=wanted is not None):
                 raise SchemaError(difference(path, first_index, was, index, now))
 
 
-def _batched(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
+def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:
     resident, device = kept.resident, kept.device
     is_stacking = options.collate is None
     dtype = options.dtype if is_castable(analysis.final[resident.leaf]) else None
     engine = _engine(analysis, options, kept, dtype)
-    gathers = _gathers(resident, engine, kept.device, options.threads)
+    gathers = _gathers(resident, engine, device, options.threads)
     maker = gathers if engine is None else engine
-    most_batches = maker.side_by_side if maker is not None and options.may_read_ahead else 1
-    images: dict[str, Any] = (
-        {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
-    )
+    most_batches = 1
+    if maker is not None and options.outlook.may_read_ahead:
+        most_batches = maker.side_by_side
+    images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
+    forms = forms_of(analysis, options, resident)
     batches = BatchPipeline(
-        resident, device, engine, dtype, most_batches, is_stacking, gathers=gathers, **images
+        resident,
+        kept.stage,
+        device,
+        engine,
+        dtype,
+        most_batches,
+        is_stacking,
+        forms=forms,
+        gathers=gathers,
+        **images,
     )
-    pipeline: Pipeline = _checked(analysis, options, batches, resident, dtype)
+    pipeline: Pipeline = _checked(analysis, options, batches, kept, dtype, forms)
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
-        pipeline = CollatedPipeline(
-            pipeline, options.collate, analysis.spec, schemas, options.device
-        )
-    elif device != options.device:
-        pipeline = MovedPipeline(pipeline, options.device)
+        pipeline = CollatedPipeline(pipeline, options.collate, analysis.spec, schemas)
+    if options.link.is_apart and not (kept.choice.is_near and options.collate is None):
+        pipeline = MovedPipeline(pipeline, options.link, tally)
     if kept.filling is not None:
         fits = partial(check_fit, analysis, options)
         pipeline = FillingPipeline(pipeline, kept.filling, options.settings, fits)
-    notes = list(kept.notes)
+    notes = [*kept.notes, *forms.notes]
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
-    if options.dtype is not None and dtype is None:
-        notes.append(f"dtype={options.dtype} has no floating-point or image leaf to act on")
+    notes.extend(_uncast(analysis, options))
     bytes_held = resident.nbytes
     if kept.filling is not None:
         bytes_held = analysis.bytes_per_sample * len(analysis.source)
     plan = Plan(
         decisions=analysis.decisions,
-        device=str(options.device),
+        device=options.link.name,
         tier=kept.tier,
+        cached=kept.choice.cached,
+        rest=kept.choice.rest or "",
+        policy=kept.policy,
         samples=len(analysis.source),
         bytes_held=bytes_held,
         kernel="gather by index" if engine is None else engine.description,
         notes=tuple(notes),
     )
-    return Assembled(analysis, plan, pipeline, resident, None)
+    return Assembled(analysis, plan, pipeline, resident, None, tally)
 
 
 def _engine(
@@ -170,7 +190,8 @@ def _engine(
         return choose_ragged_engine(ops, channels, **how)
     if not isinstance(column, DenseColumn):
         return None
-    return choose_engine(ops, (channels, height, width), column.data.dtype, **how)
+    shape, wide = (channels, height, width), schema.dtype
+    return choose_engine(ops, shape, column.data.dtype, wide=wide, **how)
 
 
 def _gathers(
@@ -183,7 +204,7 @@ def _gathers(
     return choose_gather(gathered, device, threads=threads)
 
 
-def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
+def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:
     split, source = analysis.split, analysis.source
     resident = kept.resident.to(torch.device("cpu"))
     decisions = analysis.decisions
@@ -194,53 +215,79 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept) -> Assembled:
         analysis = replace(analysis, split=replace(split, mode="worker", stages=()))
     rest_calls = Chained([step.call for step in split.steps[split.cut :]])
     reader = CachedReader(resident, rest_calls)
+    forms = forms_of(analysis, options, resident)
     pipeline = WorkerPipeline(
         reader,
         source.name,
         Cast(source.leaf, options.dtype),
-        options.device,
+        options.link,
+        tally,
         options.settings,
+        forms,
     )
     plan = Plan(
         decisions=decisions,
-        device=str(options.device),
-        tier=kept.tier if kept.device.type == "cpu" else "host",
+        device=options.link.name,
+        tier=kept.tier,
+        rest=kept.choice.rest or "",
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=(*kept.notes, *_unheeded(options)),
+        notes=(*kept.notes, *forms.notes, *_unheeded(analysis, options)),
     )
-    checked = _checked(analysis, options, pipeline, resident, options.dtype)
-    return Assembled(analysis, plan, checked, resident, reader)
+    near = replace(kept, resident=resident)
+    checked = _checked(analysis, options, pipeline, near, options.dtype, forms)
+    return Assembled(analysis, plan, checked, resident, reader, tally)
 
 
-def _unkept(analysis: Analysis, options: Options, note: str) -> Assembled:
+def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> Assembled:
     source, split = analysis.source, analysis.split
     chain = Chained([step.call for step in split.steps])
     reader = source.reader(chain if split.steps else None)
+    forms = forms_of(analysis, options, None)
     pipeline = WorkerPipeline(
         reader,
         source.name,
         Cast(source.leaf, options.dtype),
-        options.device,
+        options.link,
+        tally,
         options.settings,
+        forms,
     )
     decisions = tuple(Decision(d.step, "worker", note) for d in analysis.decisions)
     plan = Plan(
         decisions=decisions,
-        device=str(options.device),
+        device=options.link.name,
         tier="source",
         samples=len(source),
         bytes_held=0,
         kernel=_workers(options),
-        notes=("left as it is: nothing of it could be kept", *_unheeded(options)),
+        notes=(
+            "left as it is: nothing of it could be kept",
+            *forms.notes,
+            *_unheeded(analysis, options),
+            *_not_narrowed(options),
+        ),
     )
-    return Assembled(analysis, plan, pipeline, None, reader)
+    return Assembled(analysis, plan, pipeline, None, reader, tally)
 
 
-def _unheeded(options: Options) -> tuple[str, ...]:
+def _unheeded(analysis: Analysis, options: Options) -> tuple[str, ...]:
     """What was asked for and is not done where samples are made one by one."""
-    return ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+    layout = ("channels_last is for steps that run on whole batches",) * options.is_channels_last
+    return (*layout, *_uncast(analysis, options))
+
+
+def _uncast(analysis: Analysis, options: Options) -> tuple[str, ...]:
+    is_heeded = options.dtype is None or is_castable(analysis.final[analysis.source.leaf])
+    return (f"dtype={options.dtype} has no floating-point or image leaf to act on",) * (
+        not is_heeded
+    )
+
+
+def _not_narrowed(options: Options) -> tuple[str, ...]:
+    is_asked = options.storage_dtype is not None
+    return ("storage_dtype has nothing to act on: nothing is kept",) * is_asked
 
 
 def _workers(options: Options) -> str:
@@ -253,19 +300,21 @@ def _checked(
     analysis: Analysis,
     options: Options,
     pipeline: Pipeline,
-    resident: Resident,
+    kept: Kept,
     dtype: torch.dtype | None,
+    forms: Forms,
 ) -> Pipeline:
     if options.check_every == 0:
         return pipeline
-
     check = SpotCheck(
         analysis.source,
         analysis.spec,
         analysis.split,
-        resident.leaves,
-        Cast(resident.leaf, dtype),
+        kept.resident.leaves,
+        Cast(kept.resident.leaf, dtype),
+        narrowed=kept.narrowed,
         every=options.check_every,
         is_stacking=options.collate is None,
+        forms=forms.by_leaf,
     )
     return CheckedPipeline(pipeline, check)

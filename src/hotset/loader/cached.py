@@ -18,7 +18,7 @@ from hotset.loader.assemble import Assembled, assemble
 from hotset.loader.batch import Request
 from hotset.loader.cast import Cast, ToDtype, check_dtype, is_castable
 from hotset.loader.ids import Occurrences, check_ids
-from hotset.loader.keep import Options
+from hotset.loader.options import Options
 from hotset.placement.budget import Budget
 from hotset.placement.link import Link, link_to
 from hotset.placement.placing import Placing

@@ -7,8 +7,9 @@ used, so that the bits must agree.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ from hotset.chain.split import Split
 from hotset.chain.step import Chained, StepCall
 from hotset.errors import FaithfulnessError
 from hotset.loader.batch import Make, Pipeline, Request, remembered
+from hotset.loader.forms import Form
 from hotset.ops.op import Params, Shape, apply_gated, draw_gated
 from hotset.ops.pointwise import Elementwise, Table
+from hotset.placement.precision import kept_as
 from hotset.rng import Draws
 from hotset.sample.collate import same_bits
 from hotset.sample.column import describe, encode
-from hotset.sample.tree import Spec, batch_leaves, flatten
+from hotset.sample.tree import Spec, batch_leaves, flatten, unflatten
 from hotset.sources.source import Source, read
 
 
@@ -40,8 +43,11 @@ class SpotCheck:
         stored: gives the leaves of a sample id as they are kept.
         cast: what was done to a finished sample (a dtype).
         every: one sample in so many is compared; 0 compares none.
+        narrowed: per leaf that is kept in a narrower dtype, the dtype: what the user's chain gives
+            is rounded likewise where it is cut.
         is_stacking: whether batches are as `default_collate` makes them; else leaves that cannot be
             stacked are lists.
+        forms: how leaves whose shape differs come out.
     """
 
     def __init__(
@@ -53,11 +59,14 @@ class SpotCheck:
         cast: Callable[[Any], Any],
         *,
         every: int,
+        narrowed: Mapping[int, torch.dtype] | None = None,
         is_stacking: bool = True,
+        forms: Mapping[int, Form] | None = None,
     ) -> None:
+        self._narrowed = dict(narrowed or {})
         self._source, self._spec, self._split = source, spec, split
         self._stored, self._cast, self._every = stored, cast, every
-        self._is_stacking = is_stacking
+        self._is_stacking, self._forms = is_stacking, forms or {}
         self.checked = 0
 
     def compare(self, request: Request, batch: Any) -> None:
@@ -83,7 +92,7 @@ class SpotCheck:
         """What is kept of a sample, where the user's own callables do the rest."""
         calls = [step.call for step in self._split.steps[: self._split.cut]]
         with preserved_generators():
-            values = _leaves(self._source, index, calls)
+            values = self._as_kept(index, calls)
         for leaf, (found, value) in enumerate(zip(self._stored(index), values, strict=True)):
             if not same_bits(found, value):
                 is_chain = leaf == self._source.leaf
@@ -94,10 +103,9 @@ class SpotCheck:
     def _compare_batched(self, request: Request, batch: Any, place: int) -> None:
         index = int(request.ids[place])
         calls, drawn, images = self._replay(request, place)
-        reader = self._source.reader(Chained(calls) if self._source.steps else None)
         with preserved_generators():
             seed_generators(index)
-            sample = self._cast(read(reader, index, self._source.name))
+            sample = self._cast(self._made_again(index, calls))
         expected = self._as_in_batch(sample)
         leaves = [leaf[place] for leaf in batch_leaves(batch, self._spec)]
         for leaf, (found, wanted) in enumerate(zip(leaves, expected, strict=True)):
@@ -105,7 +113,9 @@ class SpotCheck:
                 wanted = encode(wanted, describe(wanted))
             if not (leaf == self._source.leaf and self._split.stages):
                 wanted = _promoted(wanted, found)
-            is_chain = leaf == self._source.leaf
+            if leaf in self._forms and isinstance(wanted, Tensor):
+                wanted = self._forms[leaf].alone(wanted, found)
+            is_chain = leaf == self._source.leaf and leaf not in self._forms
             if not same_bits(found, wanted) and not (is_chain and self._is_near(found, wanted)):
                 where = self._culprit(index, calls, drawn, images) if is_chain else self._at(leaf)
                 self._refuse(index, where, found, wanted)
@@ -125,6 +135,23 @@ class SpotCheck:
         steps = values[0].to(found.dtype).double().diff(dim=2).abs()
         most = steps.amax(dim=2, keepdim=True) * levels  # (C, 1, 1)
         return bool(((found.cpu().double() - wanted.cpu().double()).abs() <= most * 1.001).all())
+
+    def _made_again(self, index: int, calls: list[StepCall]) -> Any:
+        """A sample by the user's own chain, rounded at the cut where it is kept so."""
+        source, cut, narrowed = self._source, self._split.cut, dict(self._narrowed)
+        if source.steps and source.leaf in narrowed:
+            dtype = narrowed.pop(source.leaf)
+            calls = [*calls[:cut], partial(kept_as, dtype=dtype), *calls[cut:]]
+        sample = read(source.reader(Chained(calls) if source.steps else None), index, source.name)
+        if not narrowed:
+            return sample
+        leaves = _rounded(flatten(sample, self._spec)[0], narrowed)
+        return unflatten(self._spec, iter(leaves))
+
+    def _as_kept(self, index: int, calls: list[StepCall]) -> list[Any]:
+        """The leaves of a sample up to the cut, by the user's own chain."""
+        sample = read(self._source.reader(Chained(calls)), index, self._source.name)
+        return _rounded(flatten(sample)[0], self._narrowed)
 
     def _as_in_batch(self, sample: Any) -> list[Any]:
         """The leaves of a sample as they stand in a batch."""
@@ -183,7 +210,7 @@ class SpotCheck:
         """Which step's result differs first."""
         split = self._split
         with preserved_generators():
-            value = _leaves(self._source, index, calls[: split.cut])[self._source.leaf]
+            value = self._as_kept(index, calls[: split.cut])[self._source.leaf]
             if not same_bits(value, self._kept(index)):
                 names = " + ".join(step.name for step in split.steps[: split.cut])
                 return f" in what was kept of it ({names or 'the dataset itself'})"
@@ -225,8 +252,11 @@ class CheckedPipeline:
             yield batch
 
 
-def _leaves(source: Source, index: int, calls: list[StepCall]) -> list[Any]:
-    return flatten(read(source.reader(Chained(calls)), index, source.name))[0]
+def _rounded(leaves: list[Any], narrowed: Mapping[int, torch.dtype]) -> list[Any]:
+    return [
+        kept_as(leaf, narrowed[number]) if number in narrowed else leaf
+        for number, leaf in enumerate(leaves)
+    ]
 
 
 def _promoted(wanted: Any, found: Any) -> Any:

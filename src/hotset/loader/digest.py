@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotset.chain.step import Step
+from hotset.chain.step import Chained, Step
 from hotset.ops.pointwise import Table
 from hotset.sample.column import describe, raw_bytes
 from hotset.sources.analyse import Analysis
@@ -23,7 +23,8 @@ def fingerprint_of(analysis: Analysis, resident: Resident | None) -> str:
     """16 hexadecimal digits over the schemas, the steps and a spread of what is kept.
 
     Two processes that load the same data with the same chain find the same digits, wherever they
-    keep it, so a callable counts by its name where its `repr` shows an address.
+    keep it, so a callable counts by its name where its `repr` shows an address. Where the chain was
+    cut earlier for want of room, what is kept counts as it would be at the preferred cut.
 
     Args:
         analysis: of the source.
@@ -33,12 +34,16 @@ def fingerprint_of(analysis: Analysis, resident: Resident | None) -> str:
     text = [len(analysis.source), *map(str, analysis.final), *analysis.spec.paths()]
     text += [_words_of(step) for step in analysis.split.steps]
     digest.update(repr(text).encode())
-    for op in analysis.split.ops:
+    preferred = analysis.preferred or analysis.split
+    between = Chained([step.call for step in preferred.steps[analysis.split.cut : preferred.cut]])
+    for op in preferred.ops:
         if isinstance(op, Table):
             digest.update(_bytes_of(op.values))
     for index in () if resident is None else samples_in(len(analysis.source)):
         assert resident is not None
-        for leaf in resident.leaves(index):
+        leaves = resident.leaves(index)
+        leaves[resident.leaf] = between(leaves[resident.leaf])
+        for leaf in leaves:
             digest.update(_leaf_bytes(leaf))
     return digest.hexdigest()
 

@@ -15,6 +15,7 @@ from hotset.loader.batch import Pipeline, Request, remembered
 from hotset.loader.ids import Occurrences
 from hotset.loader.order import Order, Start
 from hotset.placement.plan import Plan
+from hotset.placement.stats import Stats, Tally
 
 STATE_VERSION = 1
 
@@ -32,6 +33,7 @@ class Parts:
         dataset: the user's dataset or data.
         batch_size: as the user gave it.
         is_current: whether the dataset's transforms are still those that were found.
+        tally: counts what the pipeline does.
     """
 
     plan: Plan
@@ -42,6 +44,7 @@ class Parts:
     dataset: Any
     batch_size: int | None
     is_current: Callable[[], bool]
+    tally: Tally
 
 
 @dataclass
@@ -75,6 +78,10 @@ class Epochs:
     def __len__(self) -> int:
         """Batches in an epoch."""
         return len(self._parts.order)
+
+    def stats(self) -> Stats:
+        """Counts of what was done so far: batches, hits on the device, bytes copied there."""
+        return self._parts.tally.snapshot()
 
     def set_epoch(self, epoch: int) -> None:
         """Makes `epoch` the number of the next epoch; every epoch counts up by itself otherwise."""
@@ -128,8 +135,10 @@ class Epochs:
         with self._parts.pipeline.session() as make:
             for batch in make(remembered(requests, taken)):
                 self._count(progress, taken.popleft().ids)
+                self._parts.tally.batches += 1
                 yield batch
         progress.is_finished = True
+        self._parts.tally.epochs += 1
 
     def _count(self, progress: _Progress, ids: np.ndarray) -> None:
         progress.batches += 1

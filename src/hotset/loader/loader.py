@@ -21,7 +21,9 @@ from hotset.keys.source import identity_of
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
-from hotset.loader.keep import CHECK_EVERY, FILL, Cache, Fill, Options
+from hotset.loader.forms import check_ragged
+from hotset.loader.narrowing import check_storage_dtype
+from hotset.loader.options import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
 from hotset.loader.seeded import SeededOrder
 from hotset.loader.worker import worker_settings
@@ -57,7 +59,7 @@ def accelerate(
     policy: str = "auto",
     prefetch_batches: int = PREFETCH_BATCHES,
     prefetch_bytes: int | str = PREFETCH_BYTES,
-    storage_dtype: torch.dtype | None = None,
+    storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
 ) -> Loader:
     """A loader that gives the same batches as `loader`, only sooner.
 
@@ -69,8 +71,9 @@ def accelerate(
     Args:
         loader: over a map-style dataset. It is read, never changed.
         device: where batches come out; None is torch's default device.
-        dtype: floating dtype that images, or the first floating-point leaf, come out as; integers
-            and labels keep theirs. None keeps what the chain makes.
+        dtype: floating dtype that what the transform makes, or without one the first leaf, comes
+            out as, if it is an image or floating-point; integers and labels keep theirs. None keeps
+            what the chain makes.
         channels_last: whether images come out in `torch.channels_last`.
         budget: what kept samples may take on the device (on the CPU: in memory): bytes, "8GB" or
             "60%" of what is free; None is half of what is free. For several memories a mapping of
@@ -91,9 +94,12 @@ def accelerate(
             "frequency" or "lru"; "auto" chooses by the sampler.
         prefetch_batches: batches on their way to the device at once.
         prefetch_bytes: bytes on their way at once, at most.
-        storage_dtype: floating dtype that floating-point samples are kept in, as torch.float16;
-            batches come out in the dtype that they had. The error is measured and stands in
-            `.plan`. None keeps every bit.
+        storage_dtype: torch.float16, torch.bfloat16 or torch.float32, which floating-point samples
+            are kept in where they are held in memory or on the device: what the steps that run
+            once give is rounded to it, and widened again before the other steps, so that batches
+            come out in the dtype that they had. The error is measured and stands in `.plan`. It
+            acts on what `dtype` acts on; for samples that are dictionaries `{field: dtype}` names
+            others. None keeps every bit.
 
     Returns:
         A `hotset.Loader`.
@@ -104,6 +110,7 @@ def accelerate(
         DeviceError: if the device is not there.
         SampleError: if a sample cannot be read; names its index.
         SchemaError: if samples cannot be batched; names the index and the leaf.
+        PrecisionError: if a value lies outside the range of `storage_dtype`.
         KeyingError: with `cache`, if something cannot be told apart by itself, or samples are read
             from files that nothing names; give a `version`.
 
@@ -114,23 +121,7 @@ def accelerate(
         >>> [y.tolist() for x, y in fast]
         [[0, 1, 2, 3], [4, 5]]
     """
-    if isinstance(loader, Epochs):
-        raise UnsupportedError("this loader is hotset's own already; pass the DataLoader")
-    if isinstance(loader, (str, bytes, os.PathLike)):
-        raise UnsupportedError(
-            f"accelerate takes a torch.utils.data.DataLoader, got {loader!r}; for a store's path "
-            f"use hotset.Loader(hotset.open({loader!r}), batch_size=...)"
-        )
-    if not isinstance(loader, DataLoader):
-        raise UnsupportedError(
-            f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
-            "dataset or arrays use hotset.Loader(data, batch_size=...)"
-        )
-    if type(loader).__iter__ is not DataLoader.__iter__:
-        raise UnsupportedError(
-            f"{type(loader).__name__} has an __iter__ of its own, which need not give what its "
-            "sampler and collate_fn say; pass a torch.utils.data.DataLoader itself"
-        )
+    check_loader(loader)
     link, out_dtype = link_to(device), check_dtype(dtype)
     _check_every(check_every)
     dataset = loader.dataset
@@ -158,12 +149,12 @@ def accelerate(
             is_apart=link.is_apart,
         ),
         dtype=out_dtype,
-        storage_dtype=storage_dtype,
+        storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
         is_channels_last=channels_last,
         check_every=check_every,
         settings=worker_settings(loader),
         progress=progress,
-        may_read_ahead=order.may_read_ahead,
+        outlook=order.outlook,
         cache=kept,
     )
     with nullcontext() if kept is None else kept.opened:
@@ -175,20 +166,47 @@ def accelerate(
     return result
 
 
+def check_loader(loader: Any) -> None:
+    """Refuses what is not a `DataLoader` whose batches are known from its parts.
+
+    Raises:
+        UnsupportedError: says what to give instead.
+    """
+    if isinstance(loader, Epochs):
+        raise UnsupportedError("this loader is hotset's own already; pass the DataLoader")
+    if isinstance(loader, (str, bytes, os.PathLike)):
+        raise UnsupportedError(
+            f"accelerate takes a torch.utils.data.DataLoader, got {loader!r}; for a store's path "
+            f"use hotset.Loader(hotset.open({loader!r}), batch_size=...)"
+        )
+    if not isinstance(loader, DataLoader):
+        raise UnsupportedError(
+            f"accelerate takes a torch.utils.data.DataLoader, got a {type(loader).__name__}; for a "
+            "dataset or arrays use hotset.Loader(data, batch_size=...)"
+        )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise UnsupportedError(
+            f"{type(loader).__name__} has an __iter__ of its own, which need not give what its "
+            "sampler and collate_fn say; pass a torch.utils.data.DataLoader itself"
+        )
+
+
 class Loader(Epochs):
     """Batches from a dataset or from arrays, resident and augmented in batches on the device.
 
     Args:
         source: a map-style dataset; or a tensor, array, or tuple, list or dictionary of them,
             samples along the first axis. Arrays that lie on the device are not copied: what you
-            write to them is seen by later batches, so change them between epochs only.
+            write to them is seen by later batches, so change them between epochs only. A field
+            whose samples differ in length is a list of tensors or arrays, one for each sample, or
+            a nested tensor; see `ragged`.
         batch_size: samples per batch (and rank).
         shuffle: a new order every epoch.
         transform: callable, or list of callables, on the first field of a sample (behind a
             dataset's own transform); for dictionaries `{field: transform}`.
         device: where batches come out; None is torch's default device.
-        dtype: floating dtype that images, or the first floating-point field, come out as; integers
-            and labels keep theirs.
+        dtype: floating dtype that the transform's field, or without one the first, comes out as, if
+            it is an image or floating-point; integers and labels keep theirs.
         seed: makes order and augmentation a function of (seed, epoch), on every machine and at any
             world size. None draws from torch's generator as a `DataLoader` does.
         drop_last: whether a short last batch is left out.
@@ -205,9 +223,15 @@ class Loader(Epochs):
         policy: which samples a device keeps that has no room for all.
         prefetch_batches: batches on their way to the device at once.
         prefetch_bytes: bytes on their way at once, at most.
-        storage_dtype: floating dtype that the first field is kept in; for dictionaries also
-            `{field: dtype}`.
-        ragged: how fields whose length differs come out.
+        storage_dtype: dtype that the first field is kept in, if it is floating-point; for
+            dictionaries also `{field: dtype}`. Arrays are then copied, and what you write to them
+            is not seen.
+        ragged: how fields whose length differs come out: "pad", or a `hotset.Padded` with more to
+            say, fills up to the longest of the batch; "jagged" gives nested tensors
+            (`torch.nested`) of jagged layout, whose offsets tell the lengths. By field for some of
+            them, as {"tokens": "pad"}; a field that is named comes out so even where all lengths
+            are the same. None refuses such fields. With "pad", add a field of lengths where you
+            want them.
 
     Raises:
         ConfigError: for arguments that cannot be used, or no samples.
@@ -250,7 +274,7 @@ class Loader(Epochs):
         policy: str = "auto",
         prefetch_batches: int = PREFETCH_BATCHES,
         prefetch_bytes: int | str = PREFETCH_BYTES,
-        storage_dtype: Any = None,
+        storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
         ragged: Any = None,
     ) -> None:
         if isinstance(source, DataLoader):
@@ -258,9 +282,10 @@ class Loader(Epochs):
         _check_batch_size(batch_size)
         _check_workers(num_workers)
         _check_every(check_every)
-        link, out_dtype = link_to(device), check_dtype(dtype)
+        link, out_dtype, rules = link_to(device), check_dtype(dtype), check_ragged(ragged)
         if is_array_data(source):
-            found: Source = array_source(source, transform)
+            names = rules if isinstance(rules, dict) else ()
+            found: Source = array_source(source, transform, ragged=names)
             length = check_length(len(found), "the data")
         else:
             length = dataset_length(source)
@@ -278,13 +303,13 @@ class Loader(Epochs):
                 is_apart=link.is_apart,
             ),
             dtype=out_dtype,
-            storage_dtype=storage_dtype,
-            ragged=ragged,
+            storage_dtype=check_storage_dtype(storage_dtype, tier=tier),
+            ragged=rules,
             is_channels_last=channels_last,
             check_every=check_every,
             settings={"num_workers": num_workers, "collate_fn": None},
             progress=progress,
-            may_read_ahead=order.may_read_ahead,
+            outlook=order.outlook,
         )
         super().__init__(as_parts(assemble(found, options), order, source, batch_size))
         self.drop_last, self.num_workers = drop_last, num_workers

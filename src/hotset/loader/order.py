@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import itertools
 import operator
 from collections import deque
@@ -27,6 +28,7 @@ from torch.utils.data.distributed import DistributedSampler
 from hotset.errors import ConfigError, StateError
 from hotset.loader.ids import check_ids
 from hotset.loader.permuted import is_permutation, permuted
+from hotset.placement.outlook import BATCH_ROWS, Outlook, Reuse
 from hotset.rng import Key
 
 DEFAULT = "default"
@@ -96,8 +98,8 @@ class Order(Protocol):
         ...
 
     @property
-    def may_read_ahead(self) -> bool:
-        """Whether it gives the same batches when they are asked for before they are wanted."""
+    def outlook(self) -> Outlook:
+        """What is known of it beforehand."""
         ...
 
     @property
@@ -167,6 +169,7 @@ class SamplerOrder:
         # Workers are handed so many batches before the first comes back, so samplers draw early.
         self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
         self.run_seed: int | None = None
+        self._epoch = 0
 
     @property
     def may_repeat(self) -> bool:
@@ -176,16 +179,26 @@ class SamplerOrder:
         return not is_permutation(sampler)
 
     @property
-    def may_read_ahead(self) -> bool:
-        known = (
-            SequentialSampler,
-            RandomSampler,
-            SubsetRandomSampler,
-            WeightedRandomSampler,
-            DistributedSampler,
+    def outlook(self) -> Outlook:
+        sampler, size = self._sampler, getattr(self._batch_sampler, "batch_size", None)
+        reuse = _reuse(sampler) if type(self._batch_sampler) is BatchSampler else "unknown"
+        weights = None
+        if type(sampler) is WeightedRandomSampler:
+            reuse, weights = "repeats", sampler.weights.double().cpu().numpy()
+        return Outlook(
+            reuse=reuse,
+            may_read_ahead=reuse != "unknown" or self._ahead > 0,
+            weights=weights,
+            peek=self._peek if type(sampler) is DistributedSampler else None,
+            batch_rows=size if isinstance(size, int) else BATCH_ROWS,
         )
-        is_known = type(self._batch_sampler) is BatchSampler and type(self._sampler) in known
-        return is_known or self._ahead > 0
+
+    def _peek(self, epoch: int) -> Iterator[np.ndarray]:
+        """The batches of an epoch to come, if `set_epoch` is called for each in turn."""
+        sampler: Any = copy.copy(self._sampler)
+        sampler.set_epoch(sampler.epoch + epoch - self._epoch)
+        own: Any = self._batch_sampler
+        return map(self._ids, BatchSampler(sampler, own.batch_size, own.drop_last))
 
     def __len__(self) -> int:
         return len(self._batch_sampler)  # type: ignore[arg-type]
@@ -194,6 +207,7 @@ class SamplerOrder:
         self.run_seed = run_seed
 
     def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
+        self._epoch = epoch
         states = {name: _encode(g.get_state()) for name, g in self._generators().items()}
         is_drawn = self.run_seed is None or not self._draws_once
         opened = 2 if self._ahead and is_drawn else 1
@@ -207,6 +221,7 @@ class SamplerOrder:
         return start, _read_ahead(batches, self._ahead)
 
     def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
+        self._epoch = start.epoch
         with self._generators_at(start):
             seed, batches = self._open(start.is_drawn, start.opened)
             if start.is_drawn and seed != start.seed:
@@ -283,6 +298,16 @@ class SamplerOrder:
                 f"the sampler must give batches of whole numbers, got {batch!r}"
             ) from error
         return check_ids(ids, self._length)
+
+
+def _reuse(sampler: Any) -> Reuse:
+    """How the samples come again that a sampler of torch's own gives."""
+    if type(sampler) is DistributedSampler:
+        return "once" if sampler.num_replicas == 1 else "ranks"
+    if type(sampler) is RandomSampler and sampler.replacement:
+        return "repeats"
+    is_known = type(sampler) in (SequentialSampler, RandomSampler, SubsetRandomSampler)
+    return "once" if is_known else "unknown"
 
 
 def _read_ahead(batches: Iterator[Any], count: int) -> Iterator[Any]:

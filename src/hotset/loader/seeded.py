@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hotset.loader.order import Start, set_states
+from hotset.placement.outlook import Outlook
 from hotset.rng import permutation
 
 MASK_64 = 2**64 - 1
@@ -26,7 +27,6 @@ class SeededOrder:
     """
 
     may_repeat = False
-    may_read_ahead = True
     is_seeded = True
 
     def __init__(
@@ -41,6 +41,7 @@ class SeededOrder:
     ) -> None:
         self._length, self._is_shuffled, self._seed = length, is_shuffled, seed & MASK_64
         self._rank, self._world = shard
+        self._batch_size = batch_size
         global_batch = batch_size * self._world
         self._bounds = _global_batches(length, global_batch, self._world, drop_last)
         self.signature = (
@@ -50,6 +51,15 @@ class SeededOrder:
 
     def __len__(self) -> int:
         return len(self._bounds)
+
+    @property
+    def outlook(self) -> Outlook:
+        return Outlook(
+            reuse="once" if self._world == 1 else "ranks",
+            may_read_ahead=True,
+            peek=lambda epoch: self.begin(epoch)[1],
+            batch_rows=self._batch_size,
+        )
 
     @property
     def run_seed(self) -> int:

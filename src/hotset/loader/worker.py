@@ -16,7 +16,11 @@ from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_in
 
 from hotset.chain.probe import preserved_generators, seed_generators
 from hotset.chain.step import StepCall
-from hotset.loader.batch import Make, Request, move, seeds_of
+from hotset.loader.batch import Make, Request, seeds_of
+from hotset.loader.forms import Forms
+from hotset.loader.moved import move
+from hotset.placement.link import Link
+from hotset.placement.stats import Tally
 from hotset.sample.collate import as_it_is, check_same
 from hotset.sample.tree import unflatten
 from hotset.sources.resident import Resident
@@ -47,8 +51,10 @@ class CachedReader:
 class _SeededBatches(Dataset[Any]):
     """Whole batches by the (id, seed) of their samples: a collate_fn may draw as well."""
 
-    def __init__(self, reader: Reader, name: str, cast: Callable[[Any], Any], collate: Any) -> None:
-        self._reader, self._name, self._cast = reader, name, cast
+    def __init__(
+        self, reader: Reader, name: str, cast: Callable[[Any], Any], collate: Any, forms: Forms
+    ) -> None:
+        self._reader, self._name, self._cast, self._forms = reader, name, cast, forms
         self._must_stack = collate in (None, default_collate)
         self._collate = collate or default_collate
 
@@ -62,7 +68,9 @@ class _SeededBatches(Dataset[Any]):
         samples = [self._sample(*item) for item in items]
         if self._must_stack:
             for (index, _), sample in zip(items[1:], samples[1:], strict=True):
-                check_same(samples[0], sample, items[0][0], index)
+                check_same(samples[0], sample, items[0][0], index, self._forms.by_leaf)
+            if self._forms:
+                return self._forms.collate(samples)
         return self._collate(samples)
 
     def _sample(self, index: int, seed: int) -> Any:
@@ -88,8 +96,10 @@ class WorkerPipeline:
         reader: gives a sample, drawing from the global generators.
         name: what messages call the dataset.
         cast: what is done to a finished sample (a dtype).
-        device: where the batches come out.
+        link: to the device where the batches come out.
+        tally: counts what is copied there.
         settings: keyword arguments of the `DataLoader`: workers, collate_fn and the like.
+        forms: how leaves whose shape differs come out.
     """
 
     def __init__(
@@ -97,11 +107,15 @@ class WorkerPipeline:
         reader: Reader,
         name: str,
         cast: Callable[[Any], Any],
-        device: torch.device,
+        link: Link,
+        tally: Tally,
         settings: dict[str, Any],
+        forms: Forms,
     ) -> None:
-        self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"])
-        self._device, self._settings = device, {**settings, "collate_fn": as_it_is}
+        self._dataset = _SeededBatches(reader, name, cast, settings["collate_fn"], forms)
+        self._forms = forms
+        self._link, self._tally = link, tally
+        self._settings = {**settings, "collate_fn": as_it_is}
 
     @contextmanager
     def session(self) -> Iterator[Make]:
@@ -113,12 +127,12 @@ class WorkerPipeline:
                 sampler=_Requests(requests),
                 batch_size=None,
                 generator=torch.Generator(),  # its seed is drawn from here, not from the user's
-                pin_memory=self._device.type == "cuda",
+                pin_memory=self._link.device.type == "cuda",
                 **self._settings,
             )
             iterators.append(iter(loader))
             for batch in iterators[-1]:
-                yield move(batch, self._device)
+                yield self._forms.finish(move(batch, self._link, self._tally))
 
         try:
             yield make

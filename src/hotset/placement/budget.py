@@ -86,7 +86,8 @@ class Budget:
         self._held: dict[Memory, int] = {"device": 0, "host": 0, "disk": 0}
 
     def __repr__(self) -> str:
-        given = {**self._amounts, "reserve": self._reserve or None}
+        given: dict[str, Amount] = dict(self._amounts)  # type: ignore[arg-type]
+        given["reserve"] = self._reserve or None
         return f"Budget({', '.join(f'{n}={a!r}' for n, a in given.items() if a is not None)})"
 
     def held(self, memory: Memory) -> int:
@@ -109,7 +110,7 @@ class Budget:
         reserve = budget_bytes(self._reserve, there) if memory == "device" else 0
         usable = max(0, there - reserve)
         total = usable if memory == "disk" and amount is None else budget_bytes(amount, usable)
-        return max(0, (min(total, usable) if reserve else total) - held)
+        return max(0, min(total, usable) - held)
 
     def take(self, memory: Memory, nbytes: int, holder: Any) -> None:
         """Counts bytes as held until their holder is deleted."""

@@ -23,6 +23,12 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def local_ranks() -> int:
+    """Processes of this run on this machine, as a launcher such as torchrun says; 1 without one."""
+    given = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, int(given)) if given.isdecimal() else 1
+
+
 def resolve_device(device: str | torch.device | None) -> torch.device:
     """A device that exists, with its number; None is torch's default device.
 

@@ -118,6 +118,21 @@ def fill(link: Link, target: Tensor, source: Tensor) -> None:
         link.join(transfer)
 
 
+def send(link: Link, source: Tensor) -> Tensor:
+    """A copy of a host tensor on the device, for work that is queued from now on.
+
+    Raises:
+        DeviceMemoryError: if there is not so much memory.
+        DeviceError: if the copy fails.
+    """
+    target = link.empty(source.shape, source.dtype)
+    transfer = link.begin(link.reached())
+    transfer.copy(target, source)
+    transfer.end()
+    link.wait(transfer)
+    return target
+
+
 class HostLink:
     """The CPU: samples are where batches come out, and nothing is copied."""
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hotset.chain.split import Decision
+from hotset.placement.columns import aligned
+from hotset.placement.cut import Cut
+from hotset.placement.duration import human_ms
+from hotset.placement.prediction import Prediction
 from hotset.placement.size import human_bytes
 from hotset.placement.tiers import Tier
 
@@ -27,6 +32,9 @@ class Plan:
         cached: samples that the device has room for.
         rest: where the others lie, "host" or "disk"; empty where there are none.
         policy: which samples the device keeps, and why so; empty where it keeps all or none.
+        cuts: where the chain could be cut, what each would save, and why the others lost; of
+            `hotset.plan` alone.
+        prediction: what epochs will take; of `hotset.plan` alone.
     """
 
     decisions: tuple[Decision, ...]
@@ -39,26 +47,38 @@ class Plan:
     cached: int = 0
     rest: str = ""
     policy: str = ""
+    cuts: tuple[Cut, ...] = ()
+    prediction: Prediction | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain values, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int | None = None) -> str:
+        """The plan in words.
+
+        Args:
+            width: of a line, in characters; None breaks none.
+        """
         rows = [("step", "what", "why")]
         rows += [(d.step, d.action, d.reason) for d in self.decisions]
-        first = max(len(row[0]) for row in rows)
-        second = max(len(row[1]) for row in rows)
-        lines = [f"{a:<{first}}  {b:<{second}}  {c}" for a, b, c in rows]
-        if not self.decisions:
-            lines = ["no transform steps"]
+        lines = aligned(rows, width) if self.decisions else ["no transform steps"]
+        if self.cuts:
+            lines += ["", *_table_of(self.cuts, width), ""]
         held = human_bytes(self.bytes_held)
-        lines.append(f"data: {self.samples:,} samples, {held}, {self._place()}")
+        facts = [("data", f"{self.samples:,} samples, {held}, {self._place()}")]
         if self.policy:
-            lines.append(f"policy: {self.policy}")
-        lines.append(f"kernel: {self.kernel}")
-        lines.extend(f"note: {note}" for note in self.notes)
-        return "\n".join(lines)
+            facts.append(("policy", self.policy))
+        facts.append(("kernel", self.kernel))
+        facts += [("note", note) for note in self.notes]
+        if self.prediction is not None:
+            facts += _predicted(self.prediction)
+        return "\n".join(
+            [*lines, *(line for name, text in facts for line in _fact(name, text, width))]
+        )
 
     def _place(self) -> str:
         """Where the samples are, in words."""
@@ -72,3 +92,48 @@ class Plan:
             others = f"the others {lies[self.rest]} and copied there"
             return f"{self.cached:,} of them on {self.device}, {others}"
         return lies[self.tier] + copied
+
+
+def _fact(name: str, text: str, width: int | None) -> list[str]:
+    line = f"{name}: {text}"
+    if width is None:
+        return [line]
+    return textwrap.wrap(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _table_of(cuts: tuple[Cut, ...], width: int | None) -> list[str]:
+    rows = [("  cut behind", "takes", "bytes", "saves", "then", "fits", "why")]
+    for cut in cuts:
+        can_be = cut.is_deterministic and not cut.problem
+        rows.append(
+            (
+                f"{'*' if cut.is_chosen else ' '} {cut.behind}",
+                human_ms(cut.ms),
+                human_bytes(cut.nbytes) if can_be else "-",
+                human_ms(cut.saved_ms) if can_be else "-",
+                cut.rest if can_be else "-",
+                (cut.tier or "nowhere") if can_be else "-",
+                cut.reason,
+            )
+        )
+    return aligned(rows, width)
+
+
+def _predicted(found: Prediction) -> list[tuple[str, str]]:
+    """What is predicted, in words."""
+    step = "" if found.step_ms is None else f" + step {human_ms(found.step_ms)}"
+    workers = "1 worker" if found.workers == 1 else f"{found.workers or 'no'} workers"
+    times = [human_ms(1000 * s) for s in (found.plain_s, found.first_s, found.steady_s)]
+    of = "an epoch" if found.step_ms is not None else "the data of an epoch"
+    copied = f" + copies {human_ms(found.copy_ms)}" if found.copy_ms else ""
+    return [
+        (
+            "a batch",
+            f"of {found.batch_size}: data {human_ms(found.data_ms)} with {workers}{step}; "
+            f"with hotset {human_ms(found.rest_ms)}{copied}{step}",
+        ),
+        (of, f"{times[0]}; with hotset {times[1]} the first, then {times[2]}"),
+        (found.verdict, found.reason),
+    ]

@@ -48,9 +48,11 @@ class Rooms:
     """Bytes that each memory may take.
 
     Attributes:
-        device: on the device; None where it has no memory of its own, or makes no batches.
+        device: on the device; None where it has no memory of its own, or batches are made on the
+            host.
         host: in host memory.
         disk: in a store; None where no folder for one was given.
+        is_apart: whether the device has memory of its own.
         is_stored: whether the samples lie in a store already.
         is_resident: whether they lie in host memory already.
         name: of the device.
@@ -59,6 +61,7 @@ class Rooms:
     device: int | None
     host: int
     disk: int | None = None
+    is_apart: bool = True
     is_stored: bool = False
     is_resident: bool = False
     name: str = "the device"
@@ -74,12 +77,14 @@ class Choice:
             memory of its own, and in "source".
         cached: samples on the device.
         reasons: why no nearer tier.
+        is_near: whether batches are made on the device, else on the host.
     """
 
     tier: Tier
     rest: Rest | None
     cached: int = 0
     reasons: tuple[str, ...] = ()
+    is_near: bool = True
 
 
 def check_tier(tier: str) -> str:
@@ -108,7 +113,8 @@ def choose_tier(need: Need, rooms: Rooms, tier: str = "auto") -> Choice:
     for candidate in ("device", "mixed", "host", "disk"):
         found = _in(candidate, need, rooms, is_asked=tier == candidate)
         if isinstance(found, Choice) and tier in ("auto", candidate):
-            return Choice(found.tier, found.rest, found.cached, tuple(reasons))
+            is_near = rooms.device is not None or not rooms.is_apart
+            return Choice(found.tier, found.rest, found.cached, tuple(reasons), is_near)
         if tier == candidate:
             raise ConfigError(f"tier={tier!r} cannot be had: {found}")
         if isinstance(found, str) and found:
@@ -149,6 +155,8 @@ def _in(tier: str, need: Need, rooms: Rooms, is_asked: bool) -> Choice | str:
     """
     is_left = rooms.is_stored and not is_asked
     if tier in ("device", "mixed") and rooms.device is None:
+        if rooms.is_apart:
+            return "batches are made on the host, sample by sample" if is_asked else ""
         return "" if is_left else _beside(tier, need, rooms)
     if tier == "device":
         assert rooms.device is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,14 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from hotset.errors import SchemaError
-from hotset.sample.column import Column, DenseColumn, LeafSchema, describe, is_pil_image
+from hotset.sample.column import (
+    Column,
+    DenseColumn,
+    LeafSchema,
+    describe,
+    is_pil_image,
+    widened,
+)
 from hotset.sample.tree import Spec, flatten
 
 LEAST_ROW_BYTES = 256
@@ -45,16 +53,29 @@ def check_collatable(schemas: list[LeafSchema], spec: Spec) -> None:
             )
 
 
-def gather(column: Column, rows: Tensor) -> Any:
+def gather(column: Column, rows: Tensor, dtype: torch.dtype | None = None) -> Any:
     """One leaf of a batch, as `default_collate` makes it: a tensor, or a list of text.
 
     Args:
         column: what to gather from.
         rows: (B,) int64, on the column's device for dense data.
+        dtype: what the leaf is cast to; None leaves it as it is.
     """
     if isinstance(column, DenseColumn):
-        return _rows_of(column.data, rows)
-    return default_collate([column.item(row) for row in rows.tolist()])
+        return cast(_rows_of(column.data, rows), column.schema, dtype)
+    leaf = default_collate([column.item(row) for row in rows.tolist()])
+    return leaf if dtype is None else leaf.to(dtype)
+
+
+def cast(values: Tensor, schema: LeafSchema, dtype: torch.dtype | None) -> Tensor:
+    """Values of a leaf as they come out: cast once, also where they are kept in a narrower dtype.
+
+    Args:
+        values: (B, ...) as they are kept.
+        schema: of the leaf.
+        dtype: what they are cast to; None gives them the leaf's own.
+    """
+    return widened(values, schema) if dtype is None else values.to(dtype)
 
 
 def _rows_of(data: Tensor, rows: Tensor) -> Tensor:
@@ -92,15 +113,32 @@ def as_it_is(batch: Any) -> Any:
 _NUMBERS = ("int", "float", "bool", "scalar")
 
 
-def can_batch(first: LeafSchema, other: LeafSchema) -> bool:
-    """Whether two such leaves can stand in one batch: dtypes may differ, shapes may not."""
+def can_batch(first: LeafSchema, other: LeafSchema, *, is_ragged: bool = False) -> bool:
+    """Whether two such leaves can stand in one batch: dtypes may differ, shapes may not.
+
+    Args:
+        first: of one leaf.
+        other: of the other.
+        is_ragged: whether edges may differ, since leaves are padded or come out jagged.
+    """
     if first.kind in _NUMBERS and other.kind in _NUMBERS:
         return True
+    if is_ragged and first.kind in ("tensor", "array"):
+        return first.kind == other.kind and len(first.shape) == len(other.shape)
     return first.kind == other.kind and first.shape == other.shape
 
 
-def check_same(first: Any, other: Any, first_index: int, other_index: int) -> None:
+def check_same(
+    first: Any, other: Any, first_index: int, other_index: int, ragged: Collection[int] = ()
+) -> None:
     """Names the first difference in structure, shape or dtype between two samples.
+
+    Args:
+        first: a sample.
+        other: another.
+        first_index: its index.
+        other_index: the other's.
+        ragged: leaves whose edges may differ.
 
     Raises:
         SchemaError: if they cannot stand in one batch.
@@ -112,9 +150,10 @@ def check_same(first: Any, other: Any, first_index: int, other_index: int) -> No
             f"samples {first_index} and {other_index} have different structures: leaves "
             f"{spec.paths()} and {other_spec.paths()}"
         )
-    for a, b, path in zip(first_leaves, other_leaves, spec.paths(), strict=True):
+    leaves = zip(first_leaves, other_leaves, spec.paths(), strict=True)
+    for number, (a, b, path) in enumerate(leaves):
         was, now = describe(a), describe(b)
-        if not can_batch(was, now):
+        if not can_batch(was, now, is_ragged=number in ragged):
             raise SchemaError(difference(path, first_index, was, other_index, now))
 
 
@@ -122,11 +161,15 @@ def difference(
     path: str, index: int, schema: LeafSchema, other_index: int, other: LeafSchema
 ) -> str:
     """The sentence that says how two leaves differ."""
-    return (
+    text = (
         f"sample{path} is a {schema} at index {index} but a {other} at index {other_index}; "
         "they cannot stand in one batch: resize or pad to one shape in the transform, or give the "
         "DataLoader a collate_fn that handles differing shapes"
     )
+    is_ragged = schema.kind in ("tensor", "array") and schema.dtype == other.dtype
+    if is_ragged and can_batch(schema, other, is_ragged=True):
+        text += "; hotset.Loader pads them by itself with ragged='pad'"
+    return text
 
 
 def same_bits(a: Any, b: Any) -> bool:

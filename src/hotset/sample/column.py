@@ -193,13 +193,19 @@ def decode(stored: Tensor, schema: LeafSchema) -> Any:
     return array[()] if schema.kind == "scalar" else array.item()
 
 
+def widened(stored: Tensor, schema: LeafSchema) -> Tensor:
+    """Values in the dtype that their leaf has, which may be wider than the one they are kept in."""
+    return stored if schema.dtype is None else stored.to(schema.dtype)
+
+
 @dataclass(frozen=True)
 class DenseColumn:
     """A leaf of one shape and dtype throughout.
 
     Attributes:
         schema: of every leaf.
-        data: (N, *schema.shape), on any device.
+        data: (N, *schema.shape), on any device; of the schema's dtype, or of a narrower floating
+            one, and then widened whenever it is read.
     """
 
     schema: LeafSchema
@@ -215,7 +221,7 @@ class DenseColumn:
 
     def item(self, row: int) -> Any:
         """The leaf of one sample as it was."""
-        return decode(self.data[row], self.schema)
+        return decode(widened(self.data[row], self.schema), self.schema)
 
     def to(self, device: torch.device) -> DenseColumn:
         """The same column on a device, its rows end to end; copied only where it must be."""
@@ -228,7 +234,8 @@ class ListColumn:
 
     Attributes:
         schema: of the first leaf; others may differ in shape.
-        items: one stored tensor and its schema, or one Python object, per sample.
+        items: one stored tensor and its schema, or one Python object, per sample. A tensor may be
+            of a narrower floating dtype than its schema's.
     """
 
     schema: LeafSchema
@@ -245,7 +252,7 @@ class ListColumn:
     def item(self, row: int) -> Any:
         """The leaf of one sample as it was."""
         item = self.items[row]
-        return decode(*item) if isinstance(item, tuple) else item
+        return decode(widened(*item), item[1]) if isinstance(item, tuple) else item
 
     def to(self, device: torch.device) -> ListColumn:
         """The column itself: what does not stack stays on the host."""
@@ -258,7 +265,8 @@ class RaggedColumn:
 
     Attributes:
         schema: of the first leaf; the others have its kind, class, dtype and number of axes.
-        data: (values,) on any device; bytes where it is text.
+        data: (values,) on any device; bytes where it is text. Floating-point values may be of a
+            narrower dtype than the schema's.
         index: (N, 1 + axes) int64 on the host: where each leaf starts in `data`, and its shape;
             for images also the place of its mode in `modes`.
         modes: PIL modes of images.
@@ -289,7 +297,8 @@ class RaggedColumn:
                 return self.schema.cls(text)
             return self.schema.cls(text.decode("utf-8", "surrogatepass"))
         mode = self.modes[rest[axes]] if self.modes else ""
-        return decode(stored.reshape(shape), replace(self.schema, shape=shape, mode=mode))
+        values = widened(stored.reshape(shape), self.schema)
+        return decode(values, replace(self.schema, shape=shape, mode=mode))
 
     @property
     def channels(self) -> int | None:
@@ -305,7 +314,9 @@ class RaggedColumn:
         channels = self.channels
         assert channels is not None
         numbers = torch.from_numpy(np.ascontiguousarray(self.index[:, [0, 2, 3]].T))
-        offsets, heights, widths = numbers.to(self.data.device)
+        if self.data.device.type == "cuda":
+            numbers = numbers.pin_memory()  # else the host would wait for the copy
+        offsets, heights, widths = numbers.to(self.data.device, non_blocking=True)
         return Ragged(self.data, offsets, heights, widths, channels)
 
     def to(self, device: torch.device) -> RaggedColumn:

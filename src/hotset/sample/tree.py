@@ -7,7 +7,7 @@ and lists. Everything else is a leaf.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +58,21 @@ class Spec:
 LEAF = Spec("leaf")
 
 
-def flatten(sample: Any, like: Spec | None = None) -> tuple[list[Any], Spec]:
+def is_at(path: str, name: Any) -> bool:
+    """Whether a leaf's path is meant by a name: its own, or that of what it stands in."""
+    return path == name or path.startswith(f"[{name!r}]")
+
+
+def flatten(
+    sample: Any, like: Spec | None = None, *, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], Spec]:
     """The leaves of a sample, in order, and the spec that puts them back.
 
     Args:
         sample: the sample.
         like: the spec of another sample; mappings with its keys are taken in its order, as
             `default_collate` takes them.
+        is_leaf: says of a container whether it is a leaf itself; None for none.
 
     Example:
         >>> leaves, spec = flatten({"x": (1, 2), "y": "cat"})
@@ -72,32 +80,39 @@ def flatten(sample: Any, like: Spec | None = None) -> tuple[list[Any], Spec]:
         ([1, 2, 'cat'], ["['x'][0]", "['x'][1]", "['y']"])
     """
     leaves: list[Any] = []
-    return leaves, _flatten(sample, leaves, like)
+    return leaves, _flatten(sample, leaves, like, is_leaf)
 
 
-def _flatten(node: Any, leaves: list[Any], like: Spec | None) -> Spec:
-    if isinstance(node, (str, bytes)):
+IsLeaf = Callable[[Any], bool] | None
+
+
+def _flatten(node: Any, leaves: list[Any], like: Spec | None, is_leaf: IsLeaf) -> Spec:
+    if isinstance(node, (str, bytes)) or (is_leaf is not None and is_leaf(node)):
         leaves.append(node)
         return LEAF
     if isinstance(node, Mapping):
         keys = tuple(node)
         if like is not None and like.kind == "mapping" and set(keys) == set(like.keys):
             keys = like.keys
-        children = _flatten_all([node[key] for key in keys], leaves, like)
+        children = _flatten_all([node[key] for key in keys], leaves, like, is_leaf)
         return Spec("mapping", node, keys, children)
     if isinstance(node, tuple):
         kind = "namedtuple" if hasattr(node, "_fields") else "tuple"
-        return Spec(kind, node, (), _flatten_all(node, leaves, like))
+        return Spec(kind, node, (), _flatten_all(node, leaves, like, is_leaf))
     if isinstance(node, Sequence):
-        return Spec("sequence", node, (), _flatten_all(node, leaves, like))
+        return Spec("sequence", node, (), _flatten_all(node, leaves, like, is_leaf))
     leaves.append(node)
     return LEAF
 
 
-def _flatten_all(nodes: Sequence[Any], leaves: list[Any], like: Spec | None) -> tuple[Spec, ...]:
+def _flatten_all(
+    nodes: Sequence[Any], leaves: list[Any], like: Spec | None, is_leaf: IsLeaf
+) -> tuple[Spec, ...]:
     is_alike = like is not None and len(like.children) == len(nodes)
     likes = like.children if like is not None and is_alike else (None,) * len(nodes)
-    return tuple(_flatten(node, leaves, other) for node, other in zip(nodes, likes, strict=True))
+    return tuple(
+        _flatten(node, leaves, other, is_leaf) for node, other in zip(nodes, likes, strict=True)
+    )
 
 
 def unflatten(spec: Spec, leaves: Iterator[Any]) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hotset.chain import torchvision
@@ -25,6 +25,7 @@ from hotset.sources.source import Reader, Source, read, spread
 
 PROBES = 4
 """Samples looked at before anything is decided."""
+Look = Callable[[Sequence[Step], Sequence[Sequence[Any]]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,7 @@ class Analysis:
         finals: per sample looked at, the schema of each leaf as the whole chain gives it.
         traced: per sample looked at, the schema of the chain's leaf before each step and after the
             last.
+        preferred: what would happen to each step if there were room for it; None where this is it.
     """
 
     source: Source
@@ -49,6 +51,7 @@ class Analysis:
     stored: tuple[LeafSchema, ...]
     finals: dict[int, tuple[LeafSchema, ...]]
     traced: dict[int, tuple[LeafSchema, ...]]
+    preferred: Split | None = None
 
     @property
     def final(self) -> tuple[LeafSchema, ...]:
@@ -58,9 +61,26 @@ class Analysis:
     @property
     def bytes_per_sample(self) -> int:
         """About what one sample takes when stored; text and objects count nothing."""
-        others = sum(schema.nbytes for schema in self.stored) - self.stored[self.source.leaf].nbytes
-        sizes = [schemas[self.split.cut].nbytes for schemas in self.traced.values()]
-        return others + -(-sum(sizes) // len(sizes))
+        return self.bytes_at(self.split.cut)
+
+    def bytes_at(self, cut: int) -> int:
+        """About what one sample takes when stored as it is behind so many steps."""
+        total = 0
+        for leaves, trace in zip(self.finals.values(), self.traced.values(), strict=True):
+            others = sum(schema.nbytes for schema in leaves) - leaves[self.source.leaf].nbytes
+            total += others + trace[cut].nbytes
+        return -(-total // len(self.traced))
+
+    @property
+    def smaller(self) -> tuple[Analysis, ...]:
+        """The same with the cuts that need fewer bytes, in the order of preference."""
+        return tuple(self.with_split(split) for split in self.split.smaller)
+
+    def with_split(self, split: Split) -> Analysis:
+        """The same with another split, where there is no room for its own."""
+        stored = list(self.stored)
+        stored[self.source.leaf] = next(iter(self.traced.values()))[split.cut]
+        return replace(self, split=split, stored=tuple(stored), preferred=self.split)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -70,12 +90,16 @@ class Analysis:
         return (Decision(name, action, self.dataset.reason), *self.split.decisions)  # type: ignore[arg-type]
 
 
-def analyse(source: Source, probes: Sequence[int] | None = None) -> Analysis:
+def analyse(
+    source: Source, probes: Sequence[int] | None = None, *, look: Look | None = None
+) -> Analysis:
     """Probes a source on a few samples spread over it; leaves all generators as they were.
 
     Args:
         source: not empty.
         probes: the samples to look at; None chooses them.
+        look: shown the steps and the samples' values before each and after the last, which are
+            let go of afterwards.
 
     Raises:
         SampleError: if a sample or a step fails.
@@ -93,6 +117,8 @@ def analyse(source: Source, probes: Sequence[int] | None = None) -> Analysis:
         inputs = [flatten(sample, spec)[0][source.leaf] for sample in samples]
         steps, traces = _classify(source, inputs, indices)
         split = split_chain(steps, traces, least_cut=source.once)
+        if look is not None:
+            look(steps, traces)
     stored = [describe(leaf) for leaf in leaves]
     stored[source.leaf] = describe(traces[0][split.cut])
     finals, traced = {}, {}
@@ -124,7 +150,8 @@ def _refuse_other_structures(
             paths = found.paths()
             raise SchemaError(
                 f"{source.name}: the sample at index {index} has the leaves {paths}, that at index "
-                f"{indices[0]} has {spec.paths()}; samples must have one structure"
+                f"{indices[0]} has {spec.paths()}; samples must have one structure, so a list of "
+                "numbers whose length differs is to be a tensor or an array"
             )
 
 

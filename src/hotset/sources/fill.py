@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import math
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.utils.data import get_worker_info
 
 from hotset.chain.probe import generator_states, preserved_generators
 from hotset.errors import SchemaError
+from hotset.placement.precision import CHUNK_VALUES, Narrower, is_narrowed_by
 from hotset.sample.collate import can_batch, difference
 from hotset.sample.column import (
     Column,
@@ -42,6 +44,7 @@ def fill_columns(
     is_ragged_allowed: bool,
     workers: int = 0,
     progress: Progress | None = None,
+    narrowers: Mapping[int, Narrower] | None = None,
 ) -> list[Column]:
     """All samples, as one column per leaf.
 
@@ -54,38 +57,25 @@ def fill_columns(
             list where they differ in kind.
         workers: processes that may read, where reading is slow.
         progress: told how far it is.
+        narrowers: by leaf, what rounds the values of those that are kept in a narrower dtype; they
+            are at no time all in memory at their own.
 
     Raises:
         SampleError: if a sample fails; names the index.
         SchemaError: if samples differ; names an index and both shapes.
         UnkeepableError: if reading draws random numbers, or the reader says so.
+        PrecisionError: if a value lies outside the range of the dtype that it is to be kept in.
     """
+    builder = _Builder(length, spec.paths(), is_ragged_allowed, narrowers or {})
     with preserved_generators():
         before = generator_states()
-        columns = _filled(reader, length, name, spec, is_ragged_allowed, workers, progress)
+        # Closed in any case: workers would live on until they are collected.
+        with closing(_samples(reader, length, name, spec, workers)) as samples:
+            for index, leaves in enumerate(samples):
+                builder.add(index, leaves)
+                if progress is not None and (index % SAMPLES_PER_TASK == 0 or index == length - 1):
+                    progress(index + 1, length)
         refuse_draws(before)
-    return columns
-
-
-def _filled(
-    reader: Reader,
-    length: int,
-    name: str,
-    spec: Spec,
-    is_ragged_allowed: bool,
-    workers: int,
-    progress: Progress | None,
-) -> list[Column]:
-    builder: _Builder | None = None
-    # Closed in any case: workers would live on until they are collected.
-    with closing(_samples(reader, length, name, spec, workers)) as samples:
-        for index, leaves in enumerate(samples):
-            if builder is None:
-                builder = _Builder(length, leaves, spec.paths(), is_ragged_allowed)
-            builder.add(index, leaves)
-            if progress is not None and (index % SAMPLES_PER_TASK == 0 or index == length - 1):
-                progress(index + 1, length)
-    assert builder is not None
     return [_compacted(column) for column in builder.columns]
 
 
@@ -104,7 +94,7 @@ def _compacted(column: Column) -> Column:
     index[:, 1 : 1 + len(first.shape)] = [s.shape for _, s in items]
     if modes:
         index[:, -1] = [modes.index(s.mode) for _, s in items]
-    data = torch.empty(int(sizes.sum()), dtype=first.dtype)
+    data = torch.empty(int(sizes.sum()), dtype=items[0][0].dtype)
     for row, (start, size) in enumerate(zip(index[:, 0].tolist(), sizes.tolist(), strict=True)):
         data[start : start + size] = items[row][0].reshape(-1)
         items[row] = None
@@ -114,19 +104,33 @@ def _compacted(column: Column) -> Column:
 class _Builder:
     """Columns that grow; dense until a leaf comes that differs."""
 
-    def __init__(self, length: int, leaves: Sequence[Any], paths: list[str], ragged: bool) -> None:
-        self._paths, self._is_ragged_allowed = paths, ragged
+    def __init__(
+        self, length: int, paths: list[str], ragged: bool, narrowers: Mapping[int, Narrower]
+    ) -> None:
+        self._length, self._paths, self._is_ragged_allowed = length, paths, ragged
+        self._narrowers = narrowers
         self.columns: list[Column] = []
-        self._rows: list[np.ndarray | Tensor] = []
-        for leaf in leaves:
-            schema = describe(leaf)
-            data = torch.empty((length, *schema.shape), dtype=schema.dtype or torch.uint8)
-            is_dense = schema.dtype is not None
-            self.columns.append(DenseColumn(schema, data) if is_dense else ListColumn(schema, []))
-            # Rows are written through NumPy where it has the dtype: torch takes ten times as long.
-            self._rows.append(data.numpy() if has_numpy(data.dtype) else data)
+        self._rows: list[np.ndarray | Tensor | _NarrowRows] = []
+
+    def _begin(self, leaf: Any, narrower: Narrower | None) -> None:
+        schema, length = describe(leaf), self._length
+        if schema.dtype is None:
+            self.columns.append(ListColumn(schema, []))
+            self._rows.append(torch.empty(0))
+            return
+        is_narrowed = narrower is not None and is_narrowed_by(schema, narrower.dtype)
+        dtype = narrower.dtype if narrower is not None and is_narrowed else schema.dtype
+        column = DenseColumn(schema, torch.empty((length, *schema.shape), dtype=dtype))
+        self.columns.append(column)
+        if narrower is not None and is_narrowed:
+            self._rows.append(_NarrowRows(column, narrower))
+        else:
+            self._rows.append(_assignable(column.data))
 
     def add(self, index: int, leaves: Sequence[Any]) -> None:
+        if not self.columns:
+            for number, leaf in enumerate(leaves):
+                self._begin(leaf, self._narrowers.get(number))
         for number, (leaf, column) in enumerate(zip(leaves, self.columns, strict=True)):
             schema = column.schema
             if isinstance(column, DenseColumn) and _fits(leaf, schema):
@@ -135,16 +139,50 @@ class _Builder:
             if isinstance(column, DenseColumn) or type(leaf) is not schema.cls:
                 self._refuse_difference(number, index, schema, describe(leaf))
             if isinstance(column, DenseColumn):
-                items = [list_item(column.item(row)) for row in range(index)]
+                rows = self._rows[number]
+                if isinstance(rows, _NarrowRows):
+                    rows.flush(index)
+                items: list[Any] = [(stored.clone(), schema) for stored in column.data[:index]]
                 column = self.columns[number] = ListColumn(schema, items)
             assert isinstance(column, ListColumn)
-            column.items.append(list_item(leaf))
+            item, narrower = list_item(leaf), self._narrowers.get(number)
+            column.items.append(item if narrower is None else narrower.item(item, index))
 
     def _refuse_difference(
         self, number: int, index: int, first: LeafSchema, other: LeafSchema
     ) -> None:
         if not self._is_ragged_allowed and not can_batch(first, other):
             raise SchemaError(difference(self._paths[number], 0, first, index, other))
+
+
+class _NarrowRows:
+    """Rows on their way into a column of a narrower dtype, rounded some at a time."""
+
+    def __init__(self, column: DenseColumn, narrower: Narrower) -> None:
+        self._target, self._narrower = column.data, narrower
+        self._size = math.prod(column.schema.shape)
+        count = max(1, min(len(column), CHUNK_VALUES // max(1, self._size)))
+        self._room = torch.empty((count, *column.schema.shape), dtype=column.schema.dtype)
+        self._rows = _assignable(self._room)
+        self._first = 0
+
+    def __setitem__(self, index: int, values: Any) -> None:
+        self._rows[index - self._first] = values
+        if index + 1 - self._first == len(self._room) or index + 1 == len(self._target):
+            self.flush(index + 1)
+
+    def flush(self, stop: int) -> None:
+        """Rounds what has come up to a row."""
+        first, size = self._first, self._size
+        values = self._room[: stop - first].reshape(-1)
+        kept = self._narrower.take(values, lambda positions: first + positions // size)
+        self._target[first:stop] = kept.view(self._target[first:stop].shape)
+        self._first = stop
+
+
+def _assignable(data: Tensor) -> np.ndarray | Tensor:
+    """What rows are assigned to: NumPy's view where there is one; torch takes ten times as long."""
+    return data.numpy() if has_numpy(data.dtype) else data
 
 
 def _fits(leaf: Any, schema: LeafSchema) -> bool:

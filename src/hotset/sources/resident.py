@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotset.sample.column import Column
+from hotset.sample.column import Column, ListColumn
 from hotset.sample.tree import Spec
 from hotset.store.store import Store
 
@@ -76,13 +76,19 @@ class Resident:
     def to(self, device: torch.device) -> Resident:
         """The same samples on a device; copied only where they must be."""
         rows = None if self.rows is None else self.rows.to(device)
-        if device.type == "cpu":
-            columns = tuple(column.to(device) for column in self.columns)
-            return replace(self, columns=columns, rows=rows)
-        if self.store is not None:
-            self.store.touch(np.arange(len(self.columns[0])))
         columns = tuple(column.to(device) for column in self.columns)
-        return replace(self, columns=columns, rows=rows, store=None)
+        return replace(self, columns=columns, rows=rows)
+
+    def read(self) -> Resident:
+        """The same samples in memory, where they are mapped from a store."""
+        self.touch(np.arange(len(self.columns[0])))
+        columns = tuple(
+            column
+            if isinstance(column, ListColumn)
+            else replace(column, data=column.data.clone(memory_format=torch.contiguous_format))
+            for column in self.columns
+        )
+        return replace(self, columns=columns, store=None)
 
 
 def of_store(store: Store, leaf: int | None = None) -> Resident:

@@ -10,7 +10,7 @@ dataset is never changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from hotset.chain.step import StepCall, checked_chain, flatten_chain
 from hotset.errors import ConfigError, FormatError, SampleError, SchemaError, UnsupportedError
 from hotset.sample.column import column_of, is_pil_image
 from hotset.sample.tree import Spec, flatten, strip, unflatten
+from hotset.sources.fields import columns_of
 from hotset.sources.opened import note_sample
 from hotset.sources.resident import Resident, of_store
 from hotset.store.store import Store
@@ -192,26 +193,27 @@ def is_array_data(data: Any) -> bool:
     )
 
 
-def array_source(data: Any, transform: Any = None, pre_transform: Any = None) -> ArraySource:
+def array_source(
+    data: Any,
+    transform: Any = None,
+    pre_transform: Any = None,
+    *,
+    ragged: Collection[Any] = (),
+) -> ArraySource:
     """A source over a tensor, or a tuple, list or dictionary of tensors and arrays.
 
     Args:
-        data: fields of equal length; a dictionary may hold further ones.
+        data: fields of equal length; a dictionary may hold further ones. See `columns_of`.
         transform: acts on the first field; for dictionaries, `{field: transform}` for one field.
         pre_transform: likewise, on the same field; runs before it, and once in any case.
+        ragged: names or paths of fields whose samples may differ in shape.
 
     Raises:
         SchemaError: if a field is no array, or lengths differ.
         ConfigError: if a transform does not say which field it is for.
     """
-    fields, spec = flatten(data)
+    columns, spec = columns_of(data, ragged)
     paths = spec.paths()
-    if not fields:
-        raise ConfigError(f"the data holds no field, got {data!r}")
-    columns = [
-        column_of(value, f"data{path}" if path else "the data")
-        for value, path in zip(fields, paths, strict=True)
-    ]
     lengths = {path: len(column) for path, column in zip(paths, columns, strict=True)}
     if len(set(lengths.values())) > 1:
         raise SchemaError(f"fields must have the same number of samples, got {lengths}")

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections import OrderedDict, UserDict, defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from hotset.loader.batch import move
+from hotset.loader.moved import move
+from hotset.placement.link import HostLink
+from hotset.placement.stats import Tally
+from hotset.testing import SimulatedAccelerator
 
 META = torch.device("meta")
+
+
+class ToMeta(SimulatedAccelerator):
+    """A link to tensors that have no values."""
+
+    def __init__(self) -> None:
+        super().__init__("1MB", bandwidth="1MB")
+        self.device = META
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        return torch.empty(tuple(shape), dtype=dtype, device=META)
+
+
+def moved_to_meta(batch: Any) -> Any:
+    """A batch on the meta device."""
+    return move(batch, ToMeta(), Tally())
 
 
 class Pair(NamedTuple):
@@ -42,7 +62,7 @@ def test_containers_keep_their_types() -> None:
         "counted": counted,
         "own": UserDict(x=torch.zeros(1)),
     }
-    moved = move(batch, META)
+    moved = moved_to_meta(batch)
     assert moved["plain"][0].device == META
     assert moved["plain"][1:] == ["text", 3]
     assert type(moved["named"]) is Pair
@@ -59,8 +79,8 @@ def test_containers_keep_their_types() -> None:
 
 def test_objects_move_themselves() -> None:
     """Also those that are containers besides, such as a packed sequence."""
-    assert move([Boxes(torch.zeros(1))], META)[0].data.device == META
-    packed = move((pack_sequence([torch.zeros(3), torch.zeros(2)]),), META)[0]
+    assert moved_to_meta([Boxes(torch.zeros(1))])[0].data.device == META
+    packed = moved_to_meta((pack_sequence([torch.zeros(3), torch.zeros(2)]),))[0]
     assert type(packed) is PackedSequence
     assert packed.data.device == META
     assert packed.batch_sizes.device == torch.device("cpu")
@@ -69,4 +89,16 @@ def test_objects_move_themselves() -> None:
 def test_on_the_cpu_nothing_is_done() -> None:
     """The batch itself."""
     batch = [torch.zeros(1)]
-    assert move(batch, torch.device("cpu")) is batch
+    tally = Tally()
+    assert move(batch, HostLink(), tally) is batch
+    assert tally.bytes_copied == 0
+
+
+def test_what_is_moved_is_counted() -> None:
+    """The bytes of every tensor, once."""
+    tally, device = Tally(), SimulatedAccelerator("1MB", bandwidth="1MB")
+    batch = {"x": torch.arange(6.0), "y": (torch.arange(3), "text")}
+    moved = move(batch, device, tally)
+    assert torch.equal(moved["x"], batch["x"])
+    assert moved["x"] is not batch["x"]
+    assert tally.bytes_copied == device.bytes_copied == 6 * 4 + 3 * 8

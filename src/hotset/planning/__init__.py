@@ -1,0 +1,1 @@
+"""What would be done to a loader, and what that would gain, without doing it."""

@@ -1,0 +1,168 @@
+"""What a plan is asked for, looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from hotset.building.finding import location_of
+from hotset.errors import ConfigError, UnsupportedError
+from hotset.keys.source import SourceIdentity, identity_of
+from hotset.loader.epochs import Epochs
+from hotset.loader.loader import check_loader
+from hotset.loader.options import Cache, Options
+from hotset.loader.order import SamplerOrder
+from hotset.loader.worker import worker_settings
+from hotset.placement.link import Link
+from hotset.placement.outlook import Outlook
+from hotset.placement.placing import PREFETCH_BATCHES, PREFETCH_BYTES, placing_of
+from hotset.sources.mapstyle import dataset_source
+from hotset.sources.source import (
+    Source,
+    array_source,
+    check_length,
+    dataset_length,
+    is_array_data,
+    memory_source,
+)
+
+BATCH_SIZE = 64
+"""Of a dataset's batches, where none is given."""
+Step = Callable[[Any], object] | float | None
+"""A training step: a callable that takes a batch, or the milliseconds that it takes for one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for.
+
+    Attributes:
+        dataset: the user's dataset or arrays.
+        source_of: makes its source, which may read samples.
+        options: as for a loader.
+        batch_size: samples in a batch.
+        drawn: samples in an epoch.
+        step: a training step, its time, or None.
+        samples: how many samples are measured at most.
+    """
+
+    dataset: Any
+    source_of: Callable[[], Source]
+    options: Options
+    batch_size: int
+    drawn: int
+    step: Step
+    samples: int
+
+
+def asked_for(
+    data: Any,
+    *,
+    link: Link,
+    placing: dict[str, Any],
+    cache: Any = None,
+    step: Any = None,
+    workers: Any = None,
+    batch_size: Any = None,
+    samples: Any = 16,
+) -> Asked:
+    """What was asked for.
+
+    Args:
+        data: a loader, a dataset or arrays.
+        link: to the device.
+        placing: tier, budget, reserve and policy, as for a loader.
+        cache: see `hotset.plan`, as all that follow.
+        step: likewise.
+        workers: likewise.
+        batch_size: likewise.
+        samples: likewise.
+
+    Raises:
+        HotsetError: as `hotset.accelerate` does.
+    """
+    if isinstance(data, Epochs):
+        raise UnsupportedError("this loader is hotset's own already; what it does is its `.plan`")
+    settings: dict[str, Any] = {"num_workers": 0, "collate_fn": None}
+    dataset, size, drawn, outlook = data, BATCH_SIZE, None, Outlook(may_read_ahead=True)
+    if isinstance(data, DataLoader):
+        check_loader(data)
+        dataset, settings = data.dataset, worker_settings(data)
+    source_of: Callable[[], Source] = partial(dataset_source, dataset)
+    if not isinstance(data, DataLoader) and is_array_data(data):
+        length = check_length(len(array_source(data)), "the data")
+        source_of = partial(array_source, data)
+    else:
+        length = dataset_length(dataset)
+    if isinstance(data, DataLoader):
+        outlook = SamplerOrder(data, length).outlook
+        size, drawn = _batches_of(data)
+    if workers is not None:
+        settings["num_workers"] = _whole("workers", workers, 0)
+    if batch_size is not None:
+        size = _whole("batch_size", batch_size, 1)
+    if batch_size is not None or not isinstance(data, DataLoader):
+        outlook = replace(outlook, batch_rows=size)
+    where = None if cache is None else location_of(cache, argument="cache")
+    options = Options(
+        link=link,
+        placing=placing_of(
+            **placing,
+            prefetch_batches=PREFETCH_BATCHES,
+            prefetch_bytes=PREFETCH_BYTES,
+            is_apart=link.is_apart,
+        ),
+        settings=settings,
+        outlook=outlook,
+        cache=None if where is None else Cache(where, dataset, identity=_identity_of(dataset)),
+    )
+    return Asked(
+        dataset,
+        source_of,
+        options,
+        min(size, length),
+        length if drawn is None else drawn,
+        _checked_step(step),
+        _whole("samples", samples, 2),
+    )
+
+
+def _identity_of(dataset: Any) -> SourceIdentity | None:
+    """As loaders take it, before anything is read; samples in memory stay as they are."""
+    return None if memory_source(dataset) is not None else identity_of(dataset)
+
+
+def _batches_of(loader: DataLoader[Any]) -> tuple[int, int | None]:
+    """Samples in a batch and in an epoch, as far as the loader says so; no sampler is started."""
+    batches: Any = loader.batch_sampler
+    size = loader.batch_size or getattr(batches, "batch_size", None)
+    try:
+        count = len(batches)
+        drawn = len(batches.sampler) if hasattr(batches, "sampler") else None
+    except TypeError:  # a sampler need not know its length
+        return size or BATCH_SIZE, None
+    if not isinstance(size, int):
+        size = max(1, -(-(drawn or len(loader.dataset)) // max(1, count)))  # type: ignore[arg-type]
+    return size, drawn if not loader.drop_last else count * size
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"`{name}` must be a whole number of at least {least}, got {value!r}")
+    return value
+
+
+def _checked_step(step: Any) -> Step:
+    if isinstance(step, (int, float)) and not isinstance(step, bool) and 0 <= step < math.inf:
+        return float(step)
+    if step is None or callable(step):
+        return step  # type: ignore[no-any-return]
+    raise ConfigError(
+        f"`step` must be a callable that takes a batch, milliseconds per batch, or None, got "
+        f"{step!r}"
+    )

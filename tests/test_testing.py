@@ -1,0 +1,140 @@
+"""The simulated accelerator: its memory, its link, its queues and its faults, to the number."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+
+from hotset.errors import ConfigError, DeviceError, DeviceMemoryError
+from hotset.placement.link import Link, link_to, place, send
+from hotset.testing import SimulatedAccelerator
+
+HALF = torch.zeros(500, dtype=torch.uint8)
+
+
+def accelerator(**options: Any) -> SimulatedAccelerator:
+    """One that copies 1,000 bytes a second, and has room for 2,000."""
+    return SimulatedAccelerator(2000, bandwidth=1000, **options)
+
+
+def begun(device: SimulatedAccelerator, *sizes: int, after: Any = None) -> Any:
+    """A transfer of several copies."""
+    transfer = device.begin(after)
+    for size in sizes:
+        transfer.copy(device.empty((size,), torch.uint8), torch.zeros(size, dtype=torch.uint8))
+    transfer.end()
+    return transfer
+
+
+def test_it_is_a_link() -> None:
+    """Any `device=` takes it."""
+    device = accelerator()
+    assert isinstance(device, Link)
+    assert link_to(device) is device
+    assert device.bandwidth() == 1000.0
+
+
+def test_memory_is_counted_until_it_is_given_back() -> None:
+    """Used now, used at most, free."""
+    device = accelerator()
+    kept = device.empty((10, 10), torch.float32)
+    assert kept.shape == (10, 10)
+    assert kept.dtype is torch.float32
+    other = device.empty((100,), torch.bfloat16)
+    view = other[3:]
+    assert (device.used_bytes, device.free_bytes()) == (600, 1400)
+    del other
+    gc.collect()
+    assert device.used_bytes == 600  # the view holds it
+    del view
+    gc.collect()
+    assert (device.used_bytes, device.peak_bytes, device.allocations) == (400, 600, 2)
+
+
+def test_memory_has_an_end() -> None:
+    """What there is is said."""
+    device = accelerator()
+    kept = device.empty((1500,), torch.uint8)
+    match = "the simulated accelerator has no room for 501 bytes: 500 bytes are free"
+    with pytest.raises(DeviceMemoryError, match=match):
+        device.empty((501,), torch.uint8)
+    assert len(kept) == 1500
+    assert isinstance(DeviceMemoryError(""), MemoryError)
+    assert len(device.empty((500,), torch.uint8)) == 500
+
+
+def test_copies_run_one_behind_the_other() -> None:
+    """Beside the work of the consumer, who waits for one only as long as it takes."""
+    device = accelerator()
+    first, second = begun(device, 300, 200), begun(device, 500)
+    device.run(0.2)
+    device.wait(first)  # over at 0.5
+    device.run(0.7)
+    device.wait(second)  # over at 1.0, long before 1.2
+    assert device.waits == pytest.approx([0.3, 0.0])
+    assert device.time == pytest.approx(1.2)
+    assert (device.copies, device.bytes_copied) == (3, 1000)
+
+
+def test_a_copy_starts_behind_what_it_must_not_overtake() -> None:
+    """Work that reads the memory it writes to."""
+    device = accelerator()
+    device.run(3.0)
+    transfer = begun(device, 500, after=device.reached())
+    device.wait(transfer)
+    assert device.time == pytest.approx(3.5)
+
+
+def test_the_host_waits_where_it_must() -> None:
+    """For a copy, or for all work; copies that are begun later start later."""
+    device = accelerator()
+    device.join(begun(device, 500))
+    assert device.time == pytest.approx(0.5)
+    device.run(2.0)
+    device.synchronize()
+    device.wait(begun(device, 500))
+    assert device.time == pytest.approx(3.0)
+
+
+def test_placing_and_sending_copy_values() -> None:
+    """Counted, and waited for."""
+    device, source = accelerator(), torch.arange(100.0).reshape(20, 5)
+    placed = place(device, source)
+    assert torch.equal(placed, source)
+    assert placed.data_ptr() != source.data_ptr()
+    sent = send(device, torch.tensor(7.0))
+    assert sent.item() == 7.0
+    assert device.bytes_copied == 404
+    assert device.time == pytest.approx(0.404)
+
+
+def test_faults() -> None:
+    """The n-th allocation finds no memory; the n-th copy fails; the next ones do not."""
+    device = accelerator(fail_allocation=2, fail_copy=2)
+    target = device.empty((500,), torch.uint8)
+    with pytest.raises(DeviceMemoryError, match=r"has no room for 1 bytes: 1\.5 KB are free"):
+        device.empty((1,), torch.uint8)
+    transfer = device.begin()
+    transfer.copy(target, HALF)
+    with pytest.raises(DeviceError, match=r"^copy 2 to the simulated accelerator failed$"):
+        transfer.copy(target, HALF)
+    transfer.copy(target, HALF)
+    assert device.bytes_copied == 1000
+    assert device.allocations == 2
+
+
+@pytest.mark.parametrize(
+    ("capacity", "bandwidth", "problem"),
+    [
+        ("much", 1, "`capacity` must be bytes, '8GB' or '60%', got 'much'"),
+        (1, "fast", "`bandwidth` must be bytes, '8GB' or '60%', got 'fast'"),
+        (1, 0, "`bandwidth` must be more than nothing a second, got 0"),
+    ],
+)
+def test_amounts_that_cannot_be_used(capacity: Any, bandwidth: Any, problem: str) -> None:
+    """Are refused."""
+    with pytest.raises(ConfigError, match=problem):
+        SimulatedAccelerator(capacity, bandwidth=bandwidth)
