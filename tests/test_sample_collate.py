@@ -153,6 +153,30 @@ def test_a_subclass_batches_to_a_plain_tensor():
 
 
 @pytest.mark.parametrize(
+    ("shape", "dtype", "batch_size"),
+    [
+        ((32,), torch.float32, 1024),
+        ((32,), torch.float32, 1025),
+        ((), torch.int64, 40_000),
+        ((3, 5), torch.bfloat16, 4096),
+        ((300,), torch.uint8, 7),
+        ((300,), torch.uint8, 40_000),
+    ],
+)
+def test_long_batches_are_those_of_index_select(
+    shape: tuple[int, ...], dtype: torch.dtype, batch_size: int
+) -> None:
+    """Whoever gathers them: short rows or long ones, few or many; rows that are not there raise."""
+    data = torch.randint(0, 256, (500, *shape)).to(dtype)
+    column = DenseColumn(describe(data[0]), data)
+    rows = torch.randint(0, 500, (batch_size,))
+    assert same_bits(gather(column, rows), data.index_select(0, rows))
+    rows[3] = 500
+    with pytest.raises(IndexError, match=r"rows \d+ to 500 of 500|index out of range"):
+        gather(column, rows.sort().values)
+
+
+@pytest.mark.parametrize(
     ("leaf", "message"),
     [
         (None, r"sample\['x'\]\[1\] is None, which cannot be batched; leave it out"),

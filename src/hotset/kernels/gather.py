@@ -181,7 +181,8 @@ class RowGather:
                 (data.data_ptr(), row_bytes, out.data_ptr(), *bound)
                 for data, row_bytes, made in zip(fields, lengths, outs, strict=True)
                 for out, bound in zip(made, bounds, strict=True)
-            ]
+            ],
+            dtype=np.int64,
         )
         total = sum(lengths) * len(chosen)
         if threads is None or threads.count == 1 or total < LEAST_SHARED:
