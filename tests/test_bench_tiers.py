@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hotset.bench.tier_report import FIGURES, TierReport
-from hotset.bench.tier_rows import BY_HAND, HOST, PLAIN, PLAIN_0, TierRows, TierSettings
+from hotset.bench.tier_rows import BY_HAND, HOST, PLAIN, PLAIN_0, SIMULATED, TierRows, TierSettings
 from hotset.bench.tiers import measure
 from hotset.bench.timing import Run, Stopwatch
 from hotset.cli import main
@@ -34,15 +34,20 @@ def report() -> TierReport:
 
 def test_every_way_gives_every_row(report: TierReport) -> None:
     """In one epoch; nothing is copied to a device where there is none."""
-    assert [row.key for row in report.rows] == [PLAIN_0, PLAIN, BY_HAND, HOST]
-    assert [row.counts.samples for row in report.rows] == [100] * 4
-    assert [row.counts.link_bytes for row in report.rows] == [0] * 4
-    assert [len(report.rates[row.key].values) for row in report.rows] == [2] * 4
+    near = [f"simulated_{tier}" for tier in SIMULATED]
+    assert [row.key for row in report.rows] == [PLAIN_0, PLAIN, BY_HAND, HOST, *near]
+    assert [row.counts.samples for row in report.rows] == [100] * 7
+    *others, mixed, host = [row.counts.link_bytes for row in report.rows]
+    assert others == [0] * 5
+    assert host == 100 * 20
+    assert 0 < mixed < host
+    assert mixed % 20 == 0
+    assert [len(report.rates[row.key].values) for row in report.rows] == [2] * 7
 
 
 def test_runs_cover_what_is_said(report: TierReport) -> None:
     """Parts of an epoch of the plain loaders, whole epochs of the others."""
-    assert [row.run().samples for row in report.rows] == [32, 32, 200, 200]
+    assert [row.run().samples for row in report.rows] == [32, 32, *[200] * 5]
 
 
 def test_rows_by_hand_are_those_of_the_data() -> None:
@@ -50,16 +55,16 @@ def test_rows_by_hand_are_those_of_the_data() -> None:
     given: list[list[tuple[Tensor, Tensor]]] = []
 
     class _Kept(TierRows):
-        def whole(self, key: str, name: str, loader: Any) -> Any:
+        def whole(self, key: str, name: str, loader: Any, copied: Any = None) -> Any:
             torch.manual_seed(3)
             given.append([(x, y) for x, y in loader])
-            return super().whole(key, name, loader)
+            return super().whole(key, name, loader, copied)
 
     threads = torch.get_num_threads()
     rows = _Kept(TINY, Stopwatch(), _say)
     rows.all()
     assert torch.get_num_threads() == threads
-    by_hand, _ = given
+    by_hand = given[0]
     torch.manual_seed(3)
     order = torch.randperm(100)
     assert torch.equal(torch.cat([x for x, _ in by_hand]), rows.x[order])

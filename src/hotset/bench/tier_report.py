@@ -102,4 +102,5 @@ Not timed: compiling, the spot check, one counted epoch of each row.
 DataLoader: over a TensorDataset, {settings.part_batches} batches of an epoch at most, the workers \
 running already.
 all others: {settings.epochs} whole epochs, their starts and the drawing of their orders included.
+simulated device: copies are made in host memory, so that only their bytes are those of a device.
 copied: bytes from the host to a device in one epoch."""

@@ -16,8 +16,11 @@ from hotset.bench.counter import LinkBytes
 from hotset.bench.rows import opened
 from hotset.bench.timing import Run, Say, Stopwatch
 from hotset.errors import ConfigError
+from hotset.testing import SimulatedAccelerator
 
 PLAIN_0, PLAIN, BY_HAND, HOST = "plain_0_workers", "plain", "by_hand", "hotset_cpu"
+SIMULATED = {"device": 2.0, "mixed": 0.5, "host": 0.0}
+"""Tiers of a simulated accelerator, and its room as a share of what the rows take."""
 LABELS = 10
 
 
@@ -134,7 +137,24 @@ class TierRows:
                 "hotset.Loader, on the CPU",
                 hotset.Loader((self.x, self.y), batch_size, shuffle=True, device="cpu"),
             ),
+            *(self._simulated(tier, share) for tier, share in SIMULATED.items()),
         ]
+
+    def _simulated(self, tier: str, share: float) -> TierRow:
+        """A row whose samples pass to a simulated accelerator: the host's work, and exact bytes."""
+        nbytes = self.x.nbytes + self.y.nbytes
+        device = SimulatedAccelerator(4 * nbytes, bandwidth="10GB")
+        budget = int(share * nbytes) if share else None
+        loader = hotset.Loader(
+            (self.x, self.y),
+            self._settings.batch_size,
+            shuffle=True,
+            device=device,
+            tier=tier,
+            budget=budget,
+        )
+        name = f"hotset.Loader, simulated device, {tier}"
+        return self.whole(f"simulated_{tier}", name, loader, lambda: device.bytes_copied)
 
     def _plain(self, key: str, name: str, workers: int) -> TierRow:
         """A row that makes its batches sample by sample; its runs are parts of an epoch."""
@@ -150,29 +170,38 @@ class TierRows:
 
         return TierRow(key, name, run, self._counted(name, loader))
 
-    def whole(self, key: str, name: str, loader: Iterable[Any]) -> TierRow:
+    def whole(
+        self,
+        key: str,
+        name: str,
+        loader: Iterable[Any],
+        copied: Callable[[], int] | None = None,
+    ) -> TierRow:
         """A row that makes batches whole; its runs are whole epochs.
 
         Args:
             key: its name in JSON.
             name: its name in the table.
             loader: gives an epoch's batches, of rows and labels, whenever it is iterated over.
+            copied: bytes that its device was given so far; None counts what PyTorch copies.
         """
         self._say(f"filling, compiling and spot-checking: {name}")
         for _ in loader:
             pass
         epochs = self._settings.epochs
-        counts = self._counted(name, loader)
+        counts = self._counted(name, loader, copied)
         return TierRow(key, name, lambda: self._watch.whole(loader, epochs=epochs), counts)
 
-    def _counted(self, name: str, loader: Iterable[Any]) -> TierCounts:
+    def _counted(
+        self, name: str, loader: Iterable[Any], copied: Callable[[], int] | None = None
+    ) -> TierCounts:
         self._say(f"counting: {name}")
         link = LinkBytes()
-        samples = 0
+        samples, before = 0, 0 if copied is None else copied()
         with link:
             for batch in loader:
                 samples += len(batch[1])
-        return TierCounts(samples, link.total)
+        return TierCounts(samples, link.total if copied is None else copied() - before)
 
 
 class _ByHand:
