@@ -11,8 +11,10 @@ from torch import Tensor
 
 import hotset
 from hotset.loader.gathered import BatchPipeline
+from hotset.loader.moved import move
 from hotset.placement.lanes import DenseLane, View, sizes_of
-from hotset.placement.link import place, send
+from hotset.placement.link import place
+from hotset.placement.stats import Tally
 from hotset.sample.column import DenseColumn, RaggedColumn
 from hotset.testing import SimulatedAccelerator
 from tests.streams import assert_same
@@ -133,7 +135,7 @@ def test_memory_that_queued_work_gave_back(tier: str, device: Any) -> None:
     """Copies to memory just allocated start behind all work that is queued."""
     source = torch.arange(64, dtype=torch.int32)
     assert torch.equal(place(device, source), source)
-    assert torch.equal(send(device, source), source)
+    assert torch.equal(move(source, device, Tally()), source)
     # Two at once: the second gets its samples beside the ring, in memory of its own.
     budget: dict[str, Any] = {"mixed": {"budget": 20_000}, "host": {"tier": "host"}}[tier]
     loader = hotset.Loader((IMAGES[:COUNT], LABELS[:COUNT]), 16, device=device, **budget)

@@ -173,15 +173,15 @@ class SimulatedAccelerator:
         return self._link
 
     def wait(self, transfer: Any) -> None:
-        if self._watch is not None:
-            self._watch.wait(transfer, is_host=False)
+        if transfer.watch is not None:
+            transfer.watch.wait(transfer, is_host=False)
         start = self.time
         self._work = max(start, transfer.over)
         self.waits.append(self._work - start)
 
     def join(self, transfer: Any) -> None:
-        if self._watch is not None:
-            self._watch.wait(transfer, is_host=True)
+        if transfer.watch is not None:
+            transfer.watch.wait(transfer, is_host=True)
         self._host = max(self._host, transfer.over)
 
     def reached(self) -> Any:
@@ -202,6 +202,7 @@ class _SimulatedTransfer:
     Attributes:
         over: the second at which its last copy is over.
         after: the point that it begins behind.
+        watch: looks at it; None for none.
         is_ended: whether no more copies belong to it.
         unread: what a watch knows of the memory it writes to, until it is waited for.
     """
@@ -210,10 +211,10 @@ class _SimulatedTransfer:
         self,
         device: SimulatedAccelerator,
         earliest: float,
-        after: _Point,
-        watch: _Watch | None,
+        after: _Point = _Point(),
+        watch: _Watch | None = None,
     ) -> None:
-        self._device, self._earliest, self._watch = device, earliest, watch
+        self._device, self._earliest, self.watch = device, earliest, watch
         self.over, self.after, self.is_ended = earliest, after, False
         self.unread: list[np.ndarray] = []
 
@@ -221,10 +222,10 @@ class _SimulatedTransfer:
         """Copies at once, or when it is waited for; by the virtual clock, when its turn comes."""
         nbytes = source.numel() * source.element_size()
         self.over = self._device.copied(nbytes, self._earliest)
-        if self._watch is None:
+        if self.watch is None:
             target.copy_(source)
         elif nbytes:
-            self._watch.copy(self, target, source)
+            self.watch.copy(self, target, source)
 
     def end(self) -> None:
         """All copies are queued already."""

@@ -16,6 +16,8 @@ from torch import Tensor
 from hotset.errors import DeviceError, DeviceMemoryError
 from hotset.placement.device import free_bytes, resolve_device
 
+MEASURED_BYTES = 32 << 20
+"""What is copied to measure a link."""
 PLACING_BYTES = 64 << 20
 """Samples are placed in parts of so many bytes, since a driver holds a part twice."""
 
@@ -200,7 +202,9 @@ class CudaLink:
         return self._rate
 
     def _measured(self) -> float:
-        source, target = self.buffer(32 << 20), self.empty((32 << 20,), torch.uint8)
+        source, target = self.buffer(MEASURED_BYTES), self.empty((MEASURED_BYTES,), torch.uint8)
+        # The memory may be some that work still queued has given back.
+        self._side().wait_event(self.reached())
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._side()):
             target.copy_(source, non_blocking=True)
