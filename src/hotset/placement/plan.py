@@ -128,7 +128,8 @@ def _cells_of(cut: Cut) -> tuple[str, ...]:
     takes, same = human_ms(cut.ms), "yes" if cut.is_deterministic else "no"
     if cut.problem or not cut.is_deterministic:
         return (takes, same, "-", "-", "-", "-", "-")
-    nbytes, saves = human_bytes(cut.nbytes), human_ms(cut.saved_ms)
+    nbytes, saves = human_bytes(cut.nbytes), human_ms(abs(cut.saved_ms))
+    saves = f"-{saves}" if cut.saved_ms < 0 else saves
     return (takes, same, nbytes, saves, _rate(cut), cut.rest, cut.tier or "nowhere")
 
 
