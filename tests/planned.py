@@ -78,10 +78,18 @@ def noisy(row: Tensor) -> Tensor:
     return row + torch.rand(())
 
 
-def plan_of(data: Any, clock: Clock, *, device: Any = "cpu", **asked: Any) -> Plan:
-    """The plan on that clock, asked for as `hotset.plan` is."""
+def plan_of(
+    data: Any,
+    clock: Clock,
+    *,
+    cpu_clock: Callable[[], float] | None = None,
+    device: Any = "cpu",
+    **asked: Any,
+) -> Plan:
+    """The plan on that clock, asked for as `hotset.plan` is; all time is processor time too."""
     names = ("tier", "budget", "reserve", "policy")
     defaults = {"tier": "auto", "budget": None, "reserve": 0, "policy": "auto"}
     placing = {name: asked.pop(name, defaults[name]) for name in names}
     link = link_to(device)
-    return planned(asked_for(data, link=link, placing=placing, **asked), clock=clock)
+    wanted = asked_for(data, link=link, placing=placing, **asked)
+    return planned(wanted, clock=clock, cpu_clock=cpu_clock or clock)

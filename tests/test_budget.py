@@ -10,7 +10,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, StackDataset
 
+import hotset
 from hotset.errors import ConfigError, DeviceError
 from hotset.placement.budget import MEMORIES, Budget, as_budget, budget_bytes
 from hotset.placement.device import free_bytes, resolve_device
@@ -156,6 +158,14 @@ def test_what_is_reserved_comes_first() -> None:
     assert budget.left("host", 1000) == 500
     assert Budget(900, reserve="30%").left("device", 1000) == 700
     assert Budget(reserve=2000).left("device", 1000) == 0
+    assert budget.left("host", 1000, is_device=True) == 400  # where the CPU is the device
+
+
+def test_on_the_cpu_the_model_lies_in_host_memory() -> None:
+    """So that is where what is reserved is left free."""
+    data = StackDataset(torch.zeros(100, 10))
+    with pytest.raises(ConfigError, match=r"tier='device' cannot be had: 4\.0 KB exceed"):
+        hotset.accelerate(DataLoader(data, 10), device="cpu", reserve="100TB", tier="device")
 
 
 def test_disks_are_taken_whole() -> None:
@@ -171,6 +181,7 @@ def test_disks_are_taken_whole() -> None:
         (300, False, (500, 300, 1000)),
         ({"host": 300}, True, (500, 300, 1000)),
         ({"device": "10%", "disk": 7}, False, (100, 500, 7)),
+        ({"disk": 0}, True, (500, 500, 0)),
         (None, True, (500, 500, 1000)),
         (Budget(300, disk=1), False, (300, 500, 1)),
     ],
@@ -204,3 +215,20 @@ def test_a_budget_says_what_it_allows() -> None:
     assert repr(Budget("8GB", host="50%", reserve=7)) == (
         "Budget(device='8GB', host='50%', reserve=7)"
     )
+
+
+@pytest.mark.parametrize("budget", ["1KB", {"device": "1KB"}, {"host": "1KB"}, Budget("1KB")])
+def test_every_spelling_bounds_memory_on_the_cpu(budget: Any) -> None:
+    """There the device's memory is the host's."""
+    data = StackDataset(torch.zeros(100, 10))
+    plan = hotset.accelerate(DataLoader(data, 10), device="cpu", budget=budget).plan
+    assert plan.tier == "source"
+    assert "4.0 KB exceed the budget of 1.0 KB in host memory" in str(plan)
+
+
+@pytest.mark.parametrize("call", ["left", "held", "take"])
+def test_memories_have_names(call: str) -> None:
+    """Others are refused."""
+    arguments = {"left": ("gpu", 1), "held": ("gpu",), "take": ("gpu", 1, Holder())}[call]
+    with pytest.raises(ConfigError, match="`memory` must be one of device, host, disk, got 'gpu'"):
+        getattr(Budget(), call)(*arguments)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+import hotset
 from hotset.errors import ConfigError, SchemaError
 from hotset.sample.column import DenseColumn, RaggedColumn
 from hotset.sources.fields import columns_of
@@ -144,3 +147,39 @@ def test_nothing() -> None:
     """A dictionary without a field."""
     with pytest.raises(ConfigError, match="the data holds no field"):
         columns_of({})
+
+
+@pytest.mark.parametrize("ragged", ["pad", "jagged", hotset.Padded(7)])
+@pytest.mark.parametrize(
+    "items",
+    [
+        [torch.arange(4) + 100 * number for number in range(4)],
+        [torch.arange(10.0).reshape(2, 5), torch.arange(12.0).reshape(2, 6)],
+        [torch.randn(4)],
+        [torch.zeros(0)],
+    ],
+    ids=["square", "(C, T)", "one sample", "nothing"],
+)
+def test_a_rule_for_all_makes_every_list_a_field(ragged: Any, items: list[Tensor]) -> None:
+    """Whatever the lengths happen to be."""
+    if ragged == "jagged" and items[0].ndim == 2:
+        with pytest.raises(SchemaError, match="ragged='jagged' needs the length there"):
+            hotset.Loader({"x": items}, 4, ragged=ragged, device="cpu")
+        return
+    loader = hotset.Loader({"x": items}, 4, ragged=ragged, device="cpu")
+    assert loader.plan.samples == len(items)
+    (batch,) = loader
+    assert len(batch["x"]) == len(items)
+    for found, item in zip(batch["x"].unbind(), items, strict=True):
+        assert torch.equal(found[tuple(map(slice, item.shape))], item)
+
+
+def test_nested_tensors_of_the_other_layout() -> None:
+    """Are one field too."""
+    items = [torch.arange(3.0), torch.arange(2.0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls them a prototype
+        nested = torch.nested.nested_tensor(items)
+    loader = hotset.Loader({"x": nested, "y": torch.arange(2)}, 2, ragged="pad", device="cpu")
+    (batch,) = loader
+    assert batch["x"].tolist() == [[0, 1, 2], [0, 1, 0]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict, UserDict, defaultdict
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
+from torchvision import tv_tensors
 
 from hotset.loader.moved import move
 from hotset.placement.link import HostLink
@@ -25,8 +25,8 @@ class ToMeta(SimulatedAccelerator):
         super().__init__("1MB", bandwidth="1MB")
         self.device = META
 
-    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        return torch.empty(tuple(shape), dtype=dtype, device=META)
+    def send(self, source: Tensor) -> Tensor:
+        return source.to(META)
 
 
 def moved_to_meta(batch: Any) -> Any:
@@ -102,3 +102,16 @@ def test_what_is_moved_is_counted() -> None:
     assert torch.equal(moved["x"], batch["x"])
     assert moved["x"] is not batch["x"]
     assert tally.bytes_copied == device.bytes_copied == 6 * 4 + 3 * 8
+
+
+def test_tensors_keep_their_class_strides_and_layout() -> None:
+    """As `Tensor.to` leaves them."""
+    device = SimulatedAccelerator("1MB", bandwidth="1MB")
+    picture = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    box = tv_tensors.Image(torch.zeros(3, 4, 4))
+    sparse = torch.eye(3).to_sparse()
+    batch = move([picture, box, sparse], device, Tally())
+    assert batch[0].is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(batch[0], picture)
+    assert type(batch[1]) is tv_tensors.Image
+    assert torch.equal(batch[2].to_dense(), torch.eye(3))

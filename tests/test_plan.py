@@ -12,6 +12,7 @@ from torchvision import transforms as v1
 
 import hotset
 from hotset.chain.split import Decision
+from hotset.placement.cut import Cut
 from hotset.placement.plan import Plan
 from hotset.placement.size import human_bytes
 from tests.streams import MEAN, STD, Pictures
@@ -54,6 +55,35 @@ def test_tiers_in_words(tier: str, words: str) -> None:
     """Where the data is."""
     plan = dataclasses.replace(PLAN, tier=tier, device="cuda:0")
     assert f", 154.0 MB, {words}\n" in str(plan)
+
+
+def test_a_table_of_cuts_stays_within_its_width() -> None:
+    """However long a name is, and whatever the numbers."""
+    cut = Cut(
+        position=1,
+        behind="step_with_a_name_that_says_all_that_it_does_and_more",
+        ms=123.0,
+        noise_ms=0.0,
+        is_deterministic=True,
+        problem="",
+        bytes_per_sample=1,
+        is_one_shape=True,
+        nbytes=999_900_000,
+        saved_ms=-4000.0,
+        tier=None,
+        rest="nothing",
+        reason="a reason of many words " * 6,
+    )
+    plan = dataclasses.replace(PLAN, cuts=(cut, dataclasses.replace(cut, nbytes=0)))
+    lines = plan.text(100).splitlines()
+    assert max(map(len, lines)) == 100
+    row = next(line for line in lines if line.startswith("  step_with_a_name"))
+    assert row == (
+        "  step_with_a_name_that_says_all_th…  123 ms  yes          999.9 MB  -4.0 s  -4     "
+        "nothing  nowhere"
+    )
+    assert plan.as_dict()["cuts"][1]["saved_ms_per_mb"] is None
+    assert cut.behind in str(plan)
 
 
 def test_a_plan_is_frozen_and_plain() -> None:

@@ -10,12 +10,13 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 from torchvision import transforms as v1
 
 import hotset
 from hotset.errors import ConfigError
 from hotset.placement.plan import Plan
+from hotset.placement.policy import RAGGED_POLICY
 from hotset.testing import SimulatedAccelerator
 from tests.streams import MEAN, STD, Pictures, stream
 
@@ -118,6 +119,140 @@ def test_the_plan_for_a_device_is_what_is_done(
     for name in ("tier", "cached", "rest", "policy", "device", "samples", "bytes_held", "kernel"):
         assert getattr(planned, name) == getattr(done, name), name
     assert [d.action for d in planned.decisions] == [d.action for d in done.decisions]
+
+
+LENGTHS = [torch.arange(float(3 + number % 5)) for number in range(50)]
+"""Samples that differ in length, of ten bytes and labels beside them."""
+RAGGED = {"t": LENGTHS, "y": torch.arange(50)}
+
+
+@pytest.mark.parametrize("ragged", ["pad", "jagged", {"t": hotset.Padded(max_length=4)}])
+@pytest.mark.parametrize("storage_dtype", [None, torch.float16, {"t": torch.bfloat16}])
+def test_ragged_arrays_are_planned_as_a_loader_takes_them(ragged: Any, storage_dtype: Any) -> None:
+    """Bytes, tier, what executes it, and how the field comes out; a step gets such batches."""
+    options: dict[str, Any] = {"ragged": ragged, "storage_dtype": storage_dtype, "device": "cpu"}
+    seen: list[Any] = []
+    planned = hotset.plan(RAGGED, batch_size=10, step=seen.append, samples=3, **options)
+    loader = hotset.Loader(RAGGED, 10, **options)
+    done = loader.plan
+    for name in ("tier", "cached", "rest", "policy", "samples", "bytes_held", "kernel"):
+        assert getattr(planned, name) == getattr(done, name), name
+    assert done.notes[-1] in planned.notes
+    assert "samples differ in size: bytes are about those of 4" in planned.notes
+    (batch,) = (batch for number, batch in enumerate(loader) if number == 0)
+    assert seen[0]["t"].is_nested == batch["t"].is_nested
+    assert seen[0]["t"].ndim == batch["t"].ndim == 2
+    assert seen[0]["t"].dtype == batch["t"].dtype == torch.float32
+
+
+def test_ragged_samples_of_which_a_part_lies_on_the_device_stay() -> None:
+    """The policy is static, for one reason; how many have room is an estimate, and said to be."""
+    device = SimulatedAccelerator("1MB", bandwidth="1MB")
+    options: dict[str, Any] = {"ragged": "pad", "budget": {"device": 900, "host": "1MB"}}
+    plan = hotset.plan(RAGGED, batch_size=5, device=device, **options)
+    assert (plan.tier, plan.policy) == ("mixed", RAGGED_POLICY)
+    assert (
+        "samples differ in size: bytes are about those of 4, and about "
+        f"{plan.cached} will have room on {device.name}"
+    ) in plan.notes
+    for ask in (hotset.plan, hotset.Loader):
+        with pytest.raises(ConfigError, match="policy='lru' exchanges samples on the device, whi"):
+            ask(RAGGED, batch_size=5, device=device, policy="lru", **options)
+
+
+def test_images_of_differing_size_stay_too() -> None:
+    """Where they are resized in batches."""
+
+    class Grown(Pictures):
+        def __getitem__(self, index: int) -> Any:
+            image, label = Pictures(24, None, size=(8, 8 + index % 3))[index]
+            return self.transform(image), label
+
+    chain = v1.Compose([v1.RandomResizedCrop(6), v1.ToTensor()])
+    device = SimulatedAccelerator("1MB", bandwidth="1MB")
+    loader = DataLoader(Grown(24, chain), 2, shuffle=True)
+    plan = hotset.plan(loader, device=device, budget={"device": 3500, "host": "1MB"})
+    assert (plan.tier, plan.policy) == ("mixed", RAGGED_POLICY)
+
+
+@pytest.mark.parametrize("storage_dtype", [torch.float16, torch.float32])
+def test_bytes_follow_the_dtype_that_samples_are_kept_in(storage_dtype: torch.dtype) -> None:
+    """Also those of a tier, and of each cut."""
+    data = (torch.rand(40, 6, dtype=torch.float64), torch.arange(40))
+    nbytes = 40 * (6 * storage_dtype.itemsize + 8)
+    options: dict[str, Any] = {"storage_dtype": storage_dtype}
+    planned = hotset.plan(data, device="cpu", **options)
+    done = hotset.Loader(data, 8, device="cpu", **options).plan
+    assert planned.bytes_held == done.bytes_held == planned.cuts[0].nbytes == nbytes
+    device = SimulatedAccelerator("1MB", bandwidth="1MB")
+    for budget, tier in ((nbytes, "device"), (nbytes - 1, "mixed")):
+        options = {**options, "device": device, "budget": {"device": budget, "host": "1MB"}}
+        found = hotset.plan(data, batch_size=2, **options)
+        assert found.tier == hotset.Loader(data, 2, **options).plan.tier == tier
+    loader = DataLoader(TensorDataset(*data), 8)
+    assert hotset.plan(loader, storage_dtype=storage_dtype).bytes_held == nbytes
+
+
+def test_a_dtype_without_effect_is_said() -> None:
+    """As in a loader's plan; and where nothing is kept at all."""
+    data = (torch.arange(8), torch.arange(8))
+    planned = hotset.plan(data, device="cpu", storage_dtype=torch.float16)
+    done = hotset.Loader(data, 8, device="cpu", storage_dtype=torch.float16).plan
+    (note,) = (note for note in done.notes if "storage_dtype" in note)
+    assert note in planned.notes
+    none = hotset.plan(
+        DataLoader(Pictures(8, v1.ToTensor())), device="cpu", budget=0, storage_dtype=torch.float16
+    )
+    assert "storage_dtype has nothing to act on: nothing is kept" in none.notes
+
+
+@pytest.mark.parametrize("field", [None, "x"])
+def test_a_transform_is_planned_as_a_loader_takes_it(field: str | None) -> None:
+    """On the first field of arrays, or a named one."""
+    images = torch.zeros(20, 3, 8, 8, dtype=torch.uint8)
+    chain: Any = [v1.RandomHorizontalFlip(), v1.ConvertImageDtype(torch.float32)]
+    data: Any = (images, torch.arange(20))
+    if field is not None:
+        data, chain = {"y": torch.arange(20), field: images}, {field: chain}
+    planned = hotset.plan(data, device="cpu", transform=chain)
+    done = hotset.Loader(data, 8, device="cpu", transform=chain).plan
+    assert planned.decisions == done.decisions
+    assert len(planned.cuts) == 3
+    assert (planned.bytes_held, planned.kernel) == (done.bytes_held, done.kernel)
+
+
+def test_a_dataset_may_have_a_further_transform() -> None:
+    """Behind its own."""
+    data, more = Pictures(10, v1.ToTensor()), [mirrored, jittered]
+    planned = hotset.plan(data, device="cpu", transform=more)
+    assert planned.decisions == hotset.Loader(data, 8, device="cpu", transform=more).plan.decisions
+    assert [cut.behind for cut in planned.cuts][-2:] == ["mirrored", "jittered"]
+
+
+@pytest.mark.parametrize("given", [{"transform": mirrored}, {"ragged": "pad"}])
+def test_a_loader_has_neither_transform_nor_ragged(given: dict[str, Any]) -> None:
+    """`accelerate` takes none."""
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"`{name}` is for datasets and arrays, as in hotset.Lo"):
+        hotset.plan(DataLoader(Pictures(4, v1.ToTensor())), device="cpu", **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ragged": "fill"}, "`ragged` must be 'pad', 'jagged' or hotset"),
+        ({"ragged": {"z": "pad"}}, "`ragged` names the field 'z'; samples have"),
+        ({"ragged": {"t": "pad", "y": "pad"}}, "only tensors and arrays with an axis can be padd"),
+        ({"ragged": "pad", "storage_dtype": torch.int8}, "`storage_dtype` must be torch.float16"),
+        ({"ragged": "pad", "storage_dtype": {"z": torch.float16}}, "names the field 'z'; the data"),
+        ({"ragged": "pad", "transform": mirrored}, "for a dictionary, `transform` must be"),
+    ],
+)
+def test_a_plan_refuses_what_a_loader_refuses(options: dict[str, Any], words: str) -> None:
+    """In the same words."""
+    for ask in (hotset.plan, hotset.Loader):
+        with pytest.raises(ConfigError, match=words):
+            ask(RAGGED, batch_size=4, device="cpu", **options)
 
 
 def test_a_store_that_is_there_needs_no_room(tmp_path: Path) -> None:

@@ -25,6 +25,13 @@ from tests.planned import TICK, Clock, Rows, Timed, noisy, plan_of, widened
 from tests.streams import MEAN, STD, Pictures
 
 
+@pytest.fixture(autouse=True)
+def many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than step and workers need, whatever this machine has."""
+    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 16)
+    monkeypatch.setattr("hotset.planning.estimate._threads", lambda: 1)
+
+
 def chain_on(clock: Clock) -> list[Any]:
     """Widening in 2 ticks, then noise in 3: per sample, with fewer bytes before than behind."""
     return [
@@ -64,18 +71,74 @@ def test_times_of_a_chain_that_runs_per_sample() -> None:
     assert found.reason == "133 ms an epoch instead of 406 ms, 3.1 times as fast"
 
 
-def test_workers_share_the_data_and_run_beside_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers halve what is read; more than there are cores read no faster."""
+def test_workers_share_the_data_and_the_cores_with_the_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two workers halve what is read; a step on both cores leaves them none."""
     monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 2)
+    monkeypatch.setattr("hotset.planning.estimate._threads", lambda: 8)
     clock = Clock()
     data = Rows(clock, 5, chain_on(clock))
     for workers in (2, 8):
         found = plan_of(data, clock, batch_size=10, step=20 * TICK, workers=workers)
         assert found.prediction is not None
         assert found.prediction.data_ms == 50 * TICK
-        assert found.prediction.plain_s == 4 * 50 * TICK / 1000
-        assert found.prediction.steady_s == 4 * 20 * TICK / 1000
+        assert found.prediction.step_cores == 2
+        assert found.prediction.plain_s == 4 * (20 + 100 / 2) * TICK / 1000
+        assert found.prediction.steady_s == 4 * (20 + 30 / 2) * TICK / 1000
         assert found.cuts[1].saved_ms == 140 * TICK
+        assert found.notes[-1] == (
+            "the step is taken to keep 2 of 2 cores busy, which the workers need too"
+        )
+
+
+@pytest.mark.parametrize(
+    ("cpu_share", "cores", "plain"), [(0, 0, 50), (1, 1, (20 + 100) / 2), (4, 2, 20 + 100 / 2)]
+)
+def test_the_processor_time_of_a_step_is_measured(
+    cpu_share: int, cores: int, plain: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a callable: one that waits leaves the workers all cores."""
+    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 2)
+    clock, cpu = Clock(), Clock()
+
+    class Read(Rows):
+        def __getitem__(self, index: int) -> tuple[Any, int]:
+            cpu.ticks += 5 + 2 + 3  # with its steps
+            return super().__getitem__(index)
+
+    def step(batch: Any) -> None:
+        clock.ticks += 20
+        cpu.ticks += 20 * cpu_share
+
+    data = Read(clock, 5, chain_on(clock))
+    plan = plan_of(data, clock, cpu_clock=cpu, batch_size=10, step=step, workers=2)
+    assert plan.prediction is not None
+    assert (plan.prediction.step_ms, plan.prediction.step_cores) == (20 * TICK, cores)
+    assert plan.prediction.plain_s == 4 * plain * TICK / 1000
+    told = [note for note in plan.notes if note.startswith("the step was seen to keep")]
+    assert len(told) == (cores > 0)
+
+
+def test_data_that_waits_leaves_the_cores_to_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a network: its workers run beside the step after all."""
+    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 2)
+    clock = Clock()
+    data = Rows(clock, 5, chain_on(clock))
+    asked: dict[str, Any] = {"batch_size": 10, "step": 60 * TICK, "workers": 2}
+    plan = plan_of(data, clock, cpu_clock=lambda: 0.0, **asked)
+    assert plan.prediction is not None
+    assert plan.prediction.plain_s == 4 * 60 * TICK / 1000
+
+
+def test_a_step_on_a_device_of_its_own_keeps_no_core_busy() -> None:
+    """So long as only its milliseconds are known."""
+    clock = Clock()
+    asked: dict[str, Any] = {"batch_size": 10, "step": 60 * TICK, "workers": 2}
+    for device, cores in (("cpu", 1), (apart(), 0)):
+        found = plan_of(Rows(clock, 5, chain_on(clock)), clock, device=device, **asked).prediction
+        assert found is not None
+        assert found.step_cores == cores
 
 
 def test_a_step_that_hides_the_data_is_left_alone() -> None:
@@ -251,6 +314,8 @@ def test_a_plan_is_plain() -> None:
     loaded = json.loads(json.dumps(plan.as_dict(), allow_nan=False))
     assert loaded["cuts"][0]["behind"] == "Pictures"
     assert loaded["cuts"][0]["nbytes"] == 6 * (3 * 8 * 8 + 8)
+    rates = [cut["saved_ms"] / (cut["nbytes"] / 1e6) for cut in loaded["cuts"]]
+    assert [cut["saved_ms_per_mb"] for cut in loaded["cuts"]] == rates
     assert loaded["prediction"]["batch_size"] == 3
     assert len(loaded["cuts"]) == 2
 
@@ -265,11 +330,13 @@ def test_a_plan_in_words() -> None:
         "widened  once    probed: same bits twice on 4 samples, no generator moved\n"
         "noisy    worker  per sample, since noisy is random and has no batched form\n"
         "\n"
-        "  cut behind  takes   bytes      saves   then    fits    why\n"
-        "  Rows        4.9 ms  800 bytes  195 ms  worker  device  saves 78 ms less per epoch\n"
-        "* widened     2.0 ms  2.2 KB     273 ms  worker  device  saves the most of what runs per"
-        " sample\n"
-        "  noisy       2.9 ms  -          -       -       -       random from noisy on\n"
+        "  cut behind  takes   same twice?  bytes      saves   ms/MB    then    fits\n"
+        "  Rows        4.9 ms  yes          800 bytes  195 ms  244,141  worker  device\n"
+        "    saves 78 ms less per epoch\n"
+        "* widened     2.0 ms  yes          2.2 KB     273 ms  122,070  worker  device\n"
+        "    saves the most of what runs per sample\n"
+        "  noisy       2.9 ms  no           -          -       -        -       -\n"
+        "    random from noisy on\n"
         "\n"
         "data: 40 samples, 2.2 KB, resident on cpu\n"
         "kernel: none: your own callables, sample by sample, in the main process\n"

@@ -39,6 +39,16 @@ def test_what_runs_once_is_saved_by_as_many_as_would_have_run_it() -> None:
     assert cuts[0].reason == "saves 1.2 s less per epoch"
 
 
+def test_what_is_saved_for_a_megabyte() -> None:
+    """None of it where none can be kept, or where what is kept takes no bytes."""
+    facts = [fact("data", 4.0, 10_000, "batch"), fact("step", 2.0, 0, "batch")]
+    kept, free = cuts_of(facts, EPOCH, 0)
+    assert (kept.saved_ms, kept.nbytes, kept.saved_ms_per_mb) == (3000.0, 10_000_000, 300.0)
+    assert free.saved_ms_per_mb is None
+    (none,) = cuts_of(facts[:1], Epoch(9, 9, 1, unkeepable="it draws"), None)
+    assert none.saved_ms_per_mb is None
+
+
 def test_copies_that_are_spared_count() -> None:
     """At the link's bandwidth, in bytes per second."""
     facts = [fact("data", 4.0, 10, "batch", copied=3000.0)]

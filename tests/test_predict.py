@@ -92,6 +92,58 @@ def test_a_rest_in_workers_runs_beside_the_step() -> None:
     assert found.steady_s == 0.8
 
 
+PLANTED = costs(
+    samples=2000,
+    kept=2000,
+    workers=2,
+    cores=2,
+    sample_ms=0.98,
+    once_ms=0.1,
+    rest_ms=1.0,
+    step_cores=2.0,
+)
+"""Twenty batches of 98 ms of data, read by two workers on the two cores that the step needs."""
+
+
+def test_a_step_and_workers_on_the_same_cores_take_turns() -> None:
+    """Read beside a step of 109 ms the data would be free; on its cores half of 98 ms is added."""
+    found = predict(dataclasses.replace(PLANTED, step_ms=109.0))
+    assert (found.data_ms, found.step_cores) == (49.0, 2.0)
+    assert found.plain_s == 20 * (2 * 109 + 98) / 2 / 1000 == 3.16
+    assert found.steady_s == 20 * (1 + 109) / 1000 == 2.2
+    assert (found.verdict, found.reason) == (
+        "accelerate",
+        "2.2 s an epoch instead of 3.2 s, 1.4 times as fast",
+    )
+    beside = predict(dataclasses.replace(PLANTED, step_ms=109.0, step_cores=0.0))
+    assert (beside.plain_s, beside.verdict) == (2.18, "leave it")
+    waiting = predict(dataclasses.replace(PLANTED, step_ms=109.0, busy=0.5))
+    assert waiting.plain_s == 20 * (2 * 109 + 49) / 2 / 1000
+
+
+def test_a_step_that_leaves_cores_free_is_run_beside() -> None:
+    """One core of four, and two workers: nothing waits."""
+    found = predict(dataclasses.replace(PLANTED, cores=4, step_ms=109.0, step_cores=1.0))
+    assert found.plain_s == 20 * 109 / 1000
+
+
+def test_a_rest_in_workers_shares_the_cores_too() -> None:
+    """Hotset's epochs as the plain loader's."""
+    found = predict(
+        dataclasses.replace(PLANTED, rest_ms=40.0, is_rest_in_workers=True, step_ms=109.0)
+    )
+    assert found.steady_s == 20 * (2 * 109 + 40) / 2 / 1000
+
+
+def test_little_data_on_shared_cores_is_left_alone() -> None:
+    """With the reason that it runs on the step's own."""
+    found = predict(dataclasses.replace(PLANTED, step_ms=10_000.0))
+    assert found.reason == (
+        "the step takes 10 s a batch and the data 49 ms with 2 workers, which runs beside it on "
+        "the same cores"
+    )
+
+
 def test_an_unknown_step_depends() -> None:
     """On whether it hides the data: 25 ms must be 5 % more than 2 ms and the step."""
     found = predict(COSTS)
@@ -133,12 +185,14 @@ def test_what_is_not_kept_stays_as_it_is() -> None:
     rest_ms=st.floats(0, 100),
     workers=st.integers(0, 8),
     step_ms=st.floats(0, 1000),
+    step_cores=st.floats(0, 4),
 )
 def test_the_verdict_follows_the_gain(
-    sample_ms: float, rest_ms: float, workers: int, step_ms: float
+    sample_ms: float, rest_ms: float, workers: int, step_ms: float, step_cores: float
 ) -> None:
     """And the step time that an unknown step is told lies where the gain falls below the least."""
     some = costs(sample_ms=sample_ms, rest_ms=rest_ms, workers=workers)
+    some = dataclasses.replace(some, cores=4, step_cores=step_cores)
     found = predict(dataclasses.replace(some, step_ms=step_ms))
     assert (found.verdict == "accelerate") == (some.gain(step_ms) >= LEAST_GAIN)
     limit = predict(some).worth_below_ms

@@ -61,7 +61,7 @@ SIGNATURES = {
     "cache, fill, version, tier, reserve, policy, prefetch_batches, prefetch_bytes, storage_dtype",
     "build": "data, path, transform, workers, on_error, version, source, progress, storage_options",
     "plan": "data, device, budget, reserve, tier, cache, policy, step, workers, batch_size, "
-    "samples",
+    "samples, storage_dtype, ragged, transform",
     "open": "path, verify, local, budget, storage_options",
     "Loader": "source, batch_size, shuffle, transform, device, dtype, seed, drop_last, shard, "
     "num_workers, channels_last, budget, check_every, progress, tier, reserve, policy, "

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hotset.errors import ConfigError, DeviceError, DeviceMemoryError
-from hotset.placement.link import Link, link_to, place, send
+from hotset.placement.link import Link, link_to, place
 from hotset.testing import SimulatedAccelerator
 
 HALF = torch.zeros(500, dtype=torch.uint8)
@@ -105,7 +105,7 @@ def test_placing_and_sending_copy_values() -> None:
     placed = place(device, source)
     assert torch.equal(placed, source)
     assert placed.data_ptr() != source.data_ptr()
-    sent = send(device, torch.tensor(7.0))
+    sent = device.send(torch.tensor(7.0))
     assert sent.item() == 7.0
     assert device.bytes_copied == 404
     assert device.time == pytest.approx(0.404)
@@ -221,3 +221,18 @@ def test_a_strict_one_minds_what_comes_before_its_copy() -> None:
     transfer.end()
     device.wait(transfer)
     device.reads(memory)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "a"])
+def test_times_that_are_none(seconds: Any) -> None:
+    """Work takes no less than no time, and ends."""
+    with pytest.raises(ConfigError, match="`seconds` must be 0 or more, got "):
+        accelerator().run(seconds)
+
+
+@pytest.mark.parametrize("name", ["fail_copy", "fail_allocation"])
+@pytest.mark.parametrize("number", [0, -1, "a"])
+def test_faults_are_numbered_from_one(name: str, number: Any) -> None:
+    """Others would never happen."""
+    with pytest.raises(ConfigError, match=f"`{name}` must be a whole number from 1, or None, got "):
+        accelerator(**{name: number})

@@ -147,7 +147,8 @@ def test_no_memory_is_given_more_than_it_may_take(
 )
 def test_what_is_on_its_way_is_bounded(rows: int, size: int, batches: int, nbytes: int) -> None:
     """In batches and in bytes, but for one sample."""
-    ring = ring_for(rows, size, batches=batches, nbytes=nbytes)
+    ring = ring_for(rows, size, batches=batches, nbytes=nbytes, samples=3000)
+    assert ring.place_rows <= 3000
     assert ring.ahead <= batches
     assert ring.places == ring.ahead + 1
     assert ring.place_rows >= 1

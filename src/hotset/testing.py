@@ -7,6 +7,7 @@ host memory, so that all values can be looked at.
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -82,6 +83,12 @@ class SimulatedAccelerator:
         self._rate = budget_bytes(bandwidth, 0, "bandwidth")
         if self._rate == 0:
             raise ConfigError(f"`bandwidth` must be more than nothing a second, got {bandwidth!r}")
+        numbers: dict[str, Any] = {"fail_allocation": fail_allocation, "fail_copy": fail_copy}
+        for name, number in numbers.items():
+            if not (number is None or (isinstance(number, int) and number >= 1)):
+                raise ConfigError(
+                    f"`{name}` must be a whole number from 1, or None, got {number!r}"
+                )
         self._fail_allocation, self._fail_copy = fail_allocation, fail_copy
         self.bytes_copied = self.copies = self.allocations = 0
         self.used_bytes = self.peak_bytes = 0
@@ -95,7 +102,14 @@ class SimulatedAccelerator:
         return max(self._host, self._work)
 
     def run(self, seconds: float) -> None:
-        """Queues work of the consumer's, such as a training step; the host goes on at once."""
+        """Queues work of the consumer's, such as a training step; the host goes on at once.
+
+        Raises:
+            ConfigError: if it is no length of time.
+        """
+        given: Any = seconds
+        if not isinstance(given, (int, float)) or not 0 <= given < math.inf:
+            raise ConfigError(f"`seconds` must be 0 or more, got {seconds!r}")
         self._work = self.time + seconds
 
     def synchronize(self) -> None:
@@ -125,21 +139,38 @@ class SimulatedAccelerator:
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        memory: np.ndarray = np.zeros(nbytes, np.uint8)
+        self._claim(nbytes, memory)
+        if self._watch is not None:
+            self._watch.add_memory(memory)
+        if nbytes == 0:
+            return torch.empty(tuple(shape), dtype=dtype, device="cpu")
+        return torch.from_numpy(memory).view(dtype).view(tuple(shape))
+
+    def send(self, source: Tensor) -> Tensor:
+        nbytes = source.element_size() * source.numel()
+        found = source.clone()
+        self._claim(nbytes, found)
+        transfer = _SimulatedTransfer(self, self.time)
+        transfer.over = self.copied(nbytes, self.time)
+        self.wait(transfer)
+        return found
+
+    def _claim(self, nbytes: int, holder: Any) -> None:
+        """Counts memory until its holder is gone.
+
+        Raises:
+            DeviceMemoryError: if there is not so much, or this allocation is to fail.
+        """
         self.allocations += 1
         if self.allocations == self._fail_allocation or nbytes > self.free_bytes():
             raise DeviceMemoryError(
                 f"the {self.name} has no room for {human_bytes(nbytes)}: "
                 f"{human_bytes(self.free_bytes())} are free"
             )
-        memory: np.ndarray = np.zeros(nbytes, np.uint8)
         self.used_bytes += nbytes
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
-        weakref.finalize(memory, self._release, nbytes)
-        if self._watch is not None:
-            self._watch.add_memory(memory)
-        if nbytes == 0:
-            return torch.empty(tuple(shape), dtype=dtype)
-        return torch.from_numpy(memory).view(dtype).view(tuple(shape))
+        weakref.finalize(holder, self._release, nbytes)
 
     def _release(self, nbytes: int) -> None:
         self.used_bytes -= nbytes
@@ -306,8 +337,8 @@ class _Watch:
     def read(self, memory: Tensor) -> None:
         """Takes note of a read that is queued now."""
         with self._lock:
-            if memory.numel() == 0:
-                return
+            if memory.numel() == 0 or _address(memory) not in self._used:
+                return  # a tensor that was sent is nobody else's
             where = _address(memory), _bytes_of(memory)
             for each in self._queue:
                 if each.target is not None and _is_shared(where, each.target):

@@ -183,8 +183,9 @@ class ResampleKernel:
         """
         if self._seen is None or self._seen[0] is not source:
             name = FUSED_FILTERS[self._filter]
-            axes = ((source.heights, self._shape[1]), (source.widths, self._shape[2]))
-            taps = max(most_taps(int(sizes.max()), out, name) for sizes, out in axes)
+            most = source.most or (int(source.heights.max()), int(source.widths.max()))
+            axes = zip(most, self._shape[1:], strict=True)
+            taps = max(most_taps(edge, out, name) for edge, out in axes)
             parts = (source.data, source.offsets, source.heights, source.widths)
             self._seen = source, tuple(part.contiguous() for part in parts), taps
         return self._seen[1:]

@@ -33,6 +33,7 @@ from hotset.loader.place import Kept
 from hotset.loader.worker import CachedReader, WorkerPipeline
 from hotset.ops.resample import makes_one_size
 from hotset.placement.plan import Plan
+from hotset.placement.ring import MOST_TOGETHER
 from hotset.placement.stats import Tally
 from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import DenseColumn, ListColumn
@@ -122,9 +123,11 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
     engine = _engine(analysis, options, kept, dtype)
     gathers = _gathers(resident, engine, device, options.threads)
     maker = gathers if engine is None else engine
-    most_batches = 1
-    if maker is not None and options.outlook.may_read_ahead:
+    most_batches = MOST_TOGETHER if kept.stage.is_passing else 1
+    if maker is not None:
         most_batches = maker.side_by_side
+    if not options.outlook.may_read_ahead:
+        most_batches = 1
     images = {"images_of": ragged_images} if makes_one_size(analysis.split.ops) else {}
     forms = forms_of(analysis, options, resident)
     batches = BatchPipeline(
@@ -143,12 +146,15 @@ def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> 
     if options.collate is not None:
         schemas = cast_schemas(analysis.final, resident.leaf, dtype)
         pipeline = CollatedPipeline(pipeline, options.collate, analysis.spec, schemas)
-    if options.link.is_apart and not (kept.choice.is_near and options.collate is None):
+    is_moved = options.link.is_apart and not (kept.choice.is_near and options.collate is None)
+    if is_moved:
         pipeline = MovedPipeline(pipeline, options.link, tally)
     if kept.filling is not None:
         fits = partial(check_fit, analysis, options)
         pipeline = FillingPipeline(pipeline, kept.filling, options.settings, fits)
     notes = [*kept.notes, *forms.notes]
+    if is_moved:
+        notes.append(MOVED)
     if options.collate is not None:
         notes.append("a collate_fn of your own gets single samples on the CPU")
     notes.extend(_uncast(analysis, options))
@@ -233,7 +239,7 @@ def _per_sample(analysis: Analysis, options: Options, kept: Kept, tally: Tally) 
         samples=len(source),
         bytes_held=resident.nbytes,
         kernel=_workers(options),
-        notes=(*kept.notes, *forms.notes, *_unheeded(analysis, options)),
+        notes=(*kept.notes, *forms.notes, *_unheeded(analysis, options), *_moved(options)),
     )
     near = replace(kept, resident=resident)
     checked = _checked(analysis, options, pipeline, near, options.dtype, forms)
@@ -267,9 +273,17 @@ def _unkept(analysis: Analysis, options: Options, note: str, tally: Tally) -> As
             *forms.notes,
             *_unheeded(analysis, options),
             *_not_narrowed(options),
+            *_moved(options),
         ),
     )
     return Assembled(analysis, plan, pipeline, None, reader, tally)
+
+
+MOVED = "batches are made on the host, and copied when they are handed out"
+
+
+def _moved(options: Options) -> tuple[str, ...]:
+    return (MOVED,) * options.link.is_apart
 
 
 def _unheeded(analysis: Analysis, options: Options) -> tuple[str, ...]:

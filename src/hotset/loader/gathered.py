@@ -90,7 +90,7 @@ class BatchPipeline:
         run: Run | None,
         gathering: Gathering | None,
     ) -> Iterator[Any]:
-        group = _Group()
+        group = _Group(self._most_batches if self._stage.is_passing else 1)
         parts: list[list[Any]] = []
         with closing(fetch(self._wants(requests, group))) as fetched:
             for found in fetched:
@@ -164,11 +164,18 @@ class BatchPipeline:
             elif number in gathered:
                 dtype = self._dtype if number == self._leaf else None
                 columns.append([cast(leaf, column.schema, dtype) for leaf in gathered[number]])
+            elif self._is_in_one_go(column, number):
+                columns.append(torch.split(self._gather(column, rows, number), sizes))
             else:
                 columns.append(
                     [self._gather(column, part, number) for part in torch.split(rows, sizes)]
                 )
         return columns
+
+    def _is_in_one_go(self, column: Column, number: int) -> bool:
+        """Whether a leaf of several batches is gathered in one launch, and cut apart."""
+        is_here = self._device.type == "cpu"
+        return isinstance(column, DenseColumn) and number not in self._forms and not is_here
 
     def _gathered(
         self,
@@ -212,7 +219,9 @@ class BatchPipeline:
             return form.of_batch(gather(column, rows), dtype)
         if not isinstance(column, DenseColumn) and not self._is_stacking:
             return self._items(column, rows, is_cast)
-        return gather(column, rows, self._dtype if is_cast else None)
+        leaf = gather(column, rows, self._dtype if is_cast else None)
+        # What lies in a list, such as numbers of several kinds, is collated on the host.
+        return leaf.to(self._device) if isinstance(leaf, Tensor) else leaf
 
     def _items(self, column: Column, rows: Tensor, is_cast: bool) -> list[Any]:
         items = [column.item(row) for row in rows.tolist()]
@@ -232,7 +241,7 @@ class BatchPipeline:
 class _Group:
     """How many batches are fetched together."""
 
-    count: int = 1
+    count: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,7 +131,10 @@ def _on_disk(
     notes: list[str] = []
     filling = None if is_there else filling_at(path)
     if cache.fill == "lazy" and not is_there:
-        if narrowing.dtypes:
+        if options.link.is_apart and options.placing.tier in ("device", "mixed"):
+            tier = options.placing.tier
+            notes.append(f"filled before the first epoch: tier={tier!r} needs the samples then")
+        elif narrowing.dtypes:
             notes.append("filled before the first epoch: storage_dtype looks at every value first")
         elif analysis.split.mode == "batch":
             filling = filling or begin_filling(recipe, path, find)
@@ -155,6 +158,8 @@ def _on_disk(
         with shown(cast(Told | None, options.progress), f"building {path.name}") as progress:
             filling.complete(options.workers, progress)
     store = _stored(recipe, path, find, options)
+    if not is_there:
+        options.placing.budget.take("disk", store.nbytes, store)
     resident = of_store(store, source.leaf)
     check_stackable(analysis, options, resident)
     notes = [f"store: {location}", *notes]

@@ -284,7 +284,9 @@ class Loader(Epochs):
         _check_every(check_every)
         link, out_dtype, rules = link_to(device), check_dtype(dtype), check_ragged(ragged)
         if is_array_data(source):
-            names = rules if isinstance(rules, dict) else ()
+            # A rule for all fields takes every list of arrays for a field.
+            every = () if rules is None else None
+            names = rules if isinstance(rules, dict) else every
             found: Source = array_source(source, transform, ragged=names)
             length = check_length(len(found), "the data")
         else:

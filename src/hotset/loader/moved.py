@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from hotset.loader.batch import Make, Pipeline
-from hotset.placement.link import Link, send
+from hotset.placement.link import Link
 from hotset.placement.stats import Tally
 
 
@@ -45,7 +45,7 @@ def move(batch: Any, link: Link, tally: Tally) -> Any:
         if batch.device == link.device and link.device.type != "cpu":
             return batch
         tally.bytes_copied += batch.numel() * batch.element_size()
-        return batch.to(link.device) if batch.is_nested else send(link, batch)
+        return link.send(batch)
     if hasattr(batch, "to"):  # a container may have one too, such as PackedSequence
         return batch.to(link.device)
     if isinstance(batch, Mapping):

@@ -16,7 +16,7 @@ from hotset.loader.options import Options
 from hotset.placement.device import free_bytes, local_ranks
 from hotset.placement.lanes import bytes_of, chosen_on, is_passing, place_bytes
 from hotset.placement.link import Link, place
-from hotset.placement.policy import Policy, Static, choose_policy
+from hotset.placement.policy import RAGGED_POLICY, Policy, Static, choose_policy
 from hotset.placement.ring import Ring, ring_for
 from hotset.placement.stage import InPlace, Stage
 from hotset.placement.staging import Staged
@@ -76,7 +76,7 @@ def rooms_for(
     is_stored = resident is not None and resident.store is not None
     return Rooms(
         device=budget.left("device", link.free_bytes()) if link.is_apart and is_near else None,
-        host=budget.left("host", free_bytes(CPU) // local_ranks()),
+        host=budget.left("host", free_bytes(CPU) // local_ranks(), is_device=not link.is_apart),
         is_stored=is_stored,
         is_resident=resident is not None and not is_stored,
         is_apart=link.is_apart,
@@ -90,19 +90,22 @@ RING_SHARE = 4
 
 def need_of(samples: int, bytes_per_sample: int, options: Options, rooms: Rooms) -> Need:
     """What samples take."""
-    ring = ring_of(bytes_per_sample, options, rooms)
+    ring = ring_of(samples, bytes_per_sample, options, rooms)
     return Need(samples, bytes_per_sample, ring.places * ring.place_rows * bytes_per_sample)
 
 
-def ring_of(bytes_per_sample: int, options: Options, rooms: Rooms) -> Ring:
+def ring_of(samples: int, bytes_per_sample: int, options: Options, rooms: Rooms) -> Ring:
     """What batches pass through on their way to a device."""
     outlook, placing = options.outlook, options.placing
     room = placing.prefetch_bytes if rooms.device is None else rooms.device // RING_SHARE
+    rows = min(outlook.batch_rows, samples)
     return ring_for(
-        outlook.batch_rows,
+        rows,
         bytes_per_sample,
         batches=placing.prefetch_batches if outlook.may_read_ahead else 0,
-        nbytes=min(placing.prefetch_bytes, room),
+        # A batch passes whole even where nothing may be kept: one by one its samples would crawl.
+        nbytes=min(placing.prefetch_bytes, max(room, rows * bytes_per_sample)),
+        samples=samples,
     )
 
 
@@ -134,6 +137,8 @@ def placed(
     passing = [column for column in resident.columns if is_passing(column)]
     is_near = not is_per_sample(analysis, options) and fits_stages(analysis, resident)
     rooms = rooms_for(analysis, options, resident, is_near=is_near and bool(passing))
+    if filling is not None:
+        rooms = replace(rooms, is_stored=True, is_resident=False)
     count, stored = len(resident), len(resident.columns[0])
     if filling is None:
         # Of a subset only its own samples move; of one with repetitions, each of them once.
@@ -141,7 +146,7 @@ def placed(
         mean, moving = -(-nbytes // max(1, stored)), min(count, stored)
     else:
         mean, moving = analysis.bytes_per_sample, count
-    ring = ring_of(mean, options, rooms)
+    ring = ring_of(count, mean, options, rooms)
     need = Need(moving, mean, ring.places * place_bytes(passing, ring.place_rows))
     if passing and all(is_there(column, options.link) for column in passing):
         choice = Choice("device", None, count)
@@ -154,7 +159,8 @@ def placed(
         resident = resident.to(CPU)  # those of a store that grows take each other's place
     while True:
         try:
-            kept = _in(choice, resident, options, tally, ring)
+            with torch.inference_mode(False):  # its memory is written to in every mode
+                kept = _in(choice, resident, options, tally, ring)
             break
         except DeviceMemoryError as error:
             lower, less = next_tier(choice, need, rooms), ring.smaller()
@@ -189,7 +195,7 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
         host = resident
         if choice.rest == "host" and host.store is not None:
             host = host.read()
-        return Kept(host, choice, InPlace(host, CPU, tally), CPU)
+        return Kept(host, choice, InPlace(host, CPU, tally, is_there=not link.is_apart), CPU)
     if choice.tier == "device":
         near = on_device(resident, link)
         is_moved = not any(is_there(column, link) for column in resident.columns)
@@ -209,6 +215,7 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
     )
     budget.take("device", staged.device_bytes, staged)
     policy = reason if choice.tier == "mixed" else ""
+    choice = replace(choice, cached=staged.capacity)
     return Kept(resident, choice, staged, link.device, (), policy)
 
 
@@ -217,16 +224,16 @@ def _policies(
 ) -> tuple[Callable[[bool], Policy], str]:
     """What makes the policy of a tier, and why it is the one."""
     name, outlook, count = options.placing.policy, options.outlook, len(resident)
-    is_ragged = any(isinstance(c, RaggedColumn) and is_passing(c) for c in resident.columns)
     if choice.cached == 0:
         return lambda is_first: Static(count, 0), ""
-    if is_ragged:
+    if any(isinstance(c, RaggedColumn) and is_passing(c) for c in resident.columns):
         if name not in ("auto", "static"):
             raise ConfigError(
                 f"policy={name!r} exchanges samples on the device, which must be of one size for "
                 "that; these differ: take policy='static'"
             )
-        name = "static"
+        capacity = _fitting(choice.cached, resident)
+        return lambda is_first: Static(count, capacity), RAGGED_POLICY
 
     def make(is_first: bool) -> tuple[Policy, str]:
         return choose_policy(
@@ -239,23 +246,20 @@ def _policies(
             first=_first(options, choice.cached) if is_first else None,
         )
 
-    if is_ragged:
-        room = choice.cached * max(1, resident.nbytes // max(1, len(resident.columns[0])))
-        return _fitting(make(True)[0], resident, count, room), make(True)[1]
     return lambda is_first: make(is_first)[0], make(True)[1]
 
 
-def _fitting(policy: Policy, resident: Resident, count: int, room: int) -> Callable[[bool], Policy]:
-    """Static policies of as many samples as have room, where they differ in size."""
-    capacity = policy.capacity
+def _fitting(capacity: int, resident: Resident) -> int:
+    """How many samples that differ in size have the room of so many mean ones."""
+    room = capacity * max(1, resident.nbytes // max(1, len(resident.columns[0])))
     rows = None if resident.rows is None else resident.rows.numpy()
     while capacity:
-        kept = Static(count, capacity).preload()
+        kept = Static(len(resident), capacity).preload()
         taken = bytes_of(resident.columns, kept if rows is None else rows[kept])
         if taken <= room:
             break
         capacity = min(capacity - 1, capacity * room // taken)
-    return lambda is_first: Static(count, capacity)
+    return capacity
 
 
 def _first(options: Options, count: int) -> np.ndarray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from hotset.errors import ConfigError
@@ -53,10 +53,11 @@ class Budget:
 
     Args:
         device: on the device: bytes, "8GB", "60%" of what is free there, or None for half of it.
+            Where the CPU is the device, that is host memory.
         host: in host memory, likewise.
         disk: in stores that are made, likewise; None for all that is free.
-        reserve: what is to be left free on the device for the model, in the same spellings; it
-            comes off before any share is taken.
+        reserve: what is to be left free for the model, on the device or, where that is the CPU, in
+            host memory, in the same spellings; it comes off before any share is taken.
 
     Raises:
         ConfigError: if an amount is none of these.
@@ -96,29 +97,41 @@ class Budget:
         Args:
             memory: "device", "host" or "disk".
         """
+        _check_memory(memory)
         return self._held[memory]
 
-    def left(self, memory: Memory, free_bytes: int) -> int:
+    def left(self, memory: Memory, free_bytes: int, *, is_device: bool | None = None) -> int:
         """Bytes that may still be taken.
 
         Args:
             memory: "device", "host" or "disk".
             free_bytes: what is free there now.
+            is_device: whether batches come out in it, so that what was given for the device, and
+                what is reserved, counts as well; None where it is "device".
         """
-        held, amount = self._held[memory], self._amounts[memory]
+        _check_memory(memory)
+        is_device = memory == "device" if is_device is None else is_device
+        held = self._held[memory]
         there = free_bytes + held
-        reserve = budget_bytes(self._reserve, there) if memory == "device" else 0
-        usable = max(0, there - reserve)
-        total = usable if memory == "disk" and amount is None else budget_bytes(amount, usable)
+        usable = max(0, there - budget_bytes(self._reserve, there)) if is_device else there
+        given = {self._amounts[memory], self._amounts["device"] if is_device else None} - {None}
+        amounts: Collection[Amount] = given or ("100%" if memory == "disk" else None,)
+        total = min(budget_bytes(amount, usable) for amount in amounts)
         return max(0, min(total, usable) - held)
 
     def take(self, memory: Memory, nbytes: int, holder: Any) -> None:
         """Counts bytes as held until their holder is deleted."""
+        _check_memory(memory)
         self._held[memory] += nbytes
         weakref.finalize(holder, self._give_back, memory, nbytes)
 
     def _give_back(self, memory: Memory, nbytes: int) -> None:
         self._held[memory] -= nbytes
+
+
+def _check_memory(memory: Any) -> None:
+    if memory not in MEMORIES:
+        raise ConfigError(f"`memory` must be one of {', '.join(MEMORIES)}, got {memory!r}")
 
 
 def as_budget(budget: Any, reserve: int | str = 0, *, is_apart: bool = True) -> Budget:

@@ -47,6 +47,11 @@ class Cut:
     is_chosen: bool = False
     reason: str = ""
 
+    @property
+    def saved_ms_per_mb(self) -> float | None:
+        """Milliseconds saved in an epoch for each MB that is kept; None where none is."""
+        return None if self.problem or self.nbytes == 0 else self.saved_ms / (self.nbytes / 1e6)
+
 
 Candidate = tuple[Need, Rooms] | str
 """What samples take at a cut, and what each memory may take of them; or why none may."""

@@ -182,6 +182,9 @@ class RaggedLane:
         self._starts: np.ndarray = np.full(len(column), -1, dtype=np.int64)
         self._starts[kept] = _ends(self._sizes[kept])
         fill_runs(link, self._memory, column, kept)
+        # Of all samples, so that a kernel is compiled once.
+        is_image = len(column.schema.shape) == 3 and len(column) > 0
+        self._most = tuple(column.index[:, [2, 3]].max(axis=0).tolist()) if is_image else ()
 
     @property
     def device_bytes(self) -> int:
@@ -222,7 +225,8 @@ class RaggedLane:
         found = order[np.searchsorted(missed, rows[absent], sorter=order)]
         starts[absent] = passing[found]
         index[:, 0] = starts
-        return replace(self._host, data=self._memory, index=index), torch.arange(len(rows))
+        column = replace(self._host, data=self._memory, index=index, most=self._most)
+        return column, torch.arange(len(rows))
 
 
 PART_BYTES = 64 << 20

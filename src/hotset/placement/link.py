@@ -72,6 +72,15 @@ class Link(Protocol):
         """(nbytes,) uint8 host memory that copies can run from beside everything else."""
         ...
 
+    def send(self, source: Tensor) -> Tensor:
+        """A host tensor on the device, of its class and strides, for work queued from now on.
+
+        Raises:
+            DeviceMemoryError: if there is not so much memory.
+            DeviceError: if the copy fails.
+        """
+        ...
+
     def begin(self, after: Any = None) -> Transfer:
         """A transfer, begun now.
 
@@ -120,21 +129,6 @@ def fill(link: Link, target: Tensor, source: Tensor) -> None:
         link.join(transfer)
 
 
-def send(link: Link, source: Tensor) -> Tensor:
-    """A copy of a host tensor on the device, for work that is queued from now on.
-
-    Raises:
-        DeviceMemoryError: if there is not so much memory.
-        DeviceError: if the copy fails.
-    """
-    target = link.empty(source.shape, source.dtype)
-    transfer = link.begin(link.reached())
-    transfer.copy(target, source)
-    transfer.end()
-    link.wait(transfer)
-    return target
-
-
 class HostLink:
     """The CPU: samples are where batches come out, and nothing is copied."""
 
@@ -151,10 +145,13 @@ class HostLink:
         return None
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        return torch.empty(tuple(shape), dtype=dtype)
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
 
     def buffer(self, nbytes: int) -> Tensor:
-        return torch.empty(nbytes, dtype=torch.uint8)
+        return torch.empty(nbytes, dtype=torch.uint8, device="cpu")
+
+    def send(self, source: Tensor) -> Tensor:
+        return source
 
     def begin(self, after: Any = None) -> Transfer:
         return _HostTransfer()
@@ -224,7 +221,22 @@ class CudaLink:
             ) from error
 
     def buffer(self, nbytes: int) -> Tensor:
-        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        try:
+            with torch.cuda.device(self.device):
+                return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
+        except RuntimeError as error:
+            words = f"no pinned host memory of {nbytes:,} bytes could be had: {error}"
+            raise DeviceMemoryError(words) from error
+
+    def send(self, source: Tensor) -> Tensor:
+        is_plain = source.layout is torch.strided and not source.is_nested
+        if is_plain and not source.is_pinned() and source.device.type == "cpu":
+            source = source.pin_memory()  # else the host would wait for the copy
+        try:
+            return source.to(self.device, non_blocking=True)
+        except torch.OutOfMemoryError as error:
+            words = f"{self.name} has no room for a batch of {tuple(source.shape)} {source.dtype}"
+            raise DeviceMemoryError(words) from error
 
     def begin(self, after: Any = None) -> Transfer:
         stream = self._side()

@@ -56,6 +56,8 @@ def placing_of(
         raise ConfigError(
             f"`prefetch_batches` must be a whole number of at least 1, got {prefetch_batches!r}"
         )
+    if prefetch_bytes is None or (isinstance(prefetch_bytes, str) and "%" in prefetch_bytes):
+        raise ConfigError(f"`prefetch_bytes` must be bytes, or '256MB', got {prefetch_bytes!r}")
     return Placing(
         check_tier(tier),
         as_budget(budget, reserve, is_apart=is_apart),

@@ -52,7 +52,10 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain values, for JSON."""
-        return asdict(self)
+        values = asdict(self)
+        for cut, plain in zip(self.cuts, values["cuts"], strict=True):
+            plain["saved_ms_per_mb"] = cut.saved_ms_per_mb
+        return values
 
     def __str__(self) -> str:
         return self.text()
@@ -104,21 +107,62 @@ def _fact(name: str, text: str, width: int | None) -> list[str]:
 
 
 def _table_of(cuts: tuple[Cut, ...], width: int | None) -> list[str]:
-    rows = [("  cut behind", "takes", "bytes", "saves", "then", "fits", "why")]
-    for cut in cuts:
-        can_be = cut.is_deterministic and not cut.problem
-        rows.append(
-            (
-                f"{'*' if cut.is_chosen else ' '} {cut.behind}",
-                human_ms(cut.ms),
-                human_bytes(cut.nbytes) if can_be else "-",
-                human_ms(cut.saved_ms) if can_be else "-",
-                cut.rest if can_be else "-",
-                (cut.tier or "nowhere") if can_be else "-",
-                cut.reason,
-            )
-        )
-    return aligned(rows, width)
+    """A row for each cut, and below it why it is made or not."""
+    names = ("takes", "same twice?", "bytes", "saves", "ms/MB", "then", "fits")
+    cells = [names, *map(_cells_of, cuts)]
+    room = (
+        None
+        if width is None
+        else width - sum(2 + max(map(len, c)) for c in zip(*cells, strict=True))
+    )
+    behind = ["  cut behind"]
+    behind += [f"{'*' if cut.is_chosen else ' '} {_short(cut.behind, room)}" for cut in cuts]
+    head, *rows = aligned([(name, *row) for name, row in zip(behind, cells, strict=True)])
+    lines = [head]
+    for row, cut in zip(rows, cuts, strict=True):
+        lines += [row, *_indented(cut.reason, width)]
+    return lines
+
+
+def _cells_of(cut: Cut) -> tuple[str, ...]:
+    takes, same = human_ms(cut.ms), "yes" if cut.is_deterministic else "no"
+    if cut.problem or not cut.is_deterministic:
+        return (takes, same, "-", "-", "-", "-", "-")
+    nbytes, saves = human_bytes(cut.nbytes), human_ms(abs(cut.saved_ms))
+    saves = f"-{saves}" if cut.saved_ms < 0 else saves
+    return (takes, same, nbytes, saves, _rate(cut), cut.rest, cut.tier or "nowhere")
+
+
+def _rate(cut: Cut) -> str:
+    rate = cut.saved_ms_per_mb
+    if rate is None:
+        return "-"
+    return f"{rate:,.0f}" if abs(rate) >= 9.95 else f"{rate:.2g}"
+
+
+LEAST_NAME = 12
+"""A name is given so many characters at least, however wide the other columns are."""
+
+
+def _short(name: str, room: int | None) -> str:
+    """A name with its mark in so many characters."""
+    if room is None or len(name) + 2 <= room:
+        return name
+    return name[: max(LEAST_NAME, room - 2) - 1] + "…"
+
+
+def _indented(text: str, width: int | None) -> list[str]:
+    indent = " " * 4
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _predicted(found: Prediction) -> list[tuple[str, str]]:

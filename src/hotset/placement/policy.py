@@ -18,9 +18,13 @@ from hotset.placement.future import NEVER, Future
 from hotset.placement.outlook import Reuse
 from hotset.placement.ranking import Ranking, make_ranking
 
+RAGGED_POLICY = "static: samples that differ in size cannot take each other's place"
 WINDOW_EPOCHS = 4
 """Times the number of samples that next-use wants to know beforehand. Drawn with replacement, 98 %
 of the samples come again within so many, and a longer view hardly adds hits."""
+
+RAGGED_POLICY = "static: samples that differ in size cannot take each other's place"
+"""Why the policy is what it is for such samples."""
 
 
 @dataclass(frozen=True, eq=False)

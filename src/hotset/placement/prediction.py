@@ -12,12 +12,17 @@ Verdict = Literal["accelerate", "leave it", "it depends"]
 class Prediction:
     """Predicted times, and what follows from them.
 
-    Where the step is not known, times are those of the data alone.
+    Where the step is not known, times are those of the data alone. The step and the worker
+    processes share the processor's cores: a batch takes no less than the processor time of both,
+    divided by the cores. The step's is measured where it is given as a callable. Where only its
+    milliseconds are given or none, on the CPU it is taken to keep as many cores busy as torch has
+    threads, and on another device none.
 
     Attributes:
         batch_size: samples in a batch.
         workers: processes that the plain loader reads with.
         step_ms: what training takes for a batch; None where that is not known.
+        step_cores: cores that the step keeps busy.
         data_ms: what the plain loader takes for a batch.
         rest_ms: what is left to be done for a batch takes behind the cut.
         copy_ms: what is copied for a batch takes.
@@ -35,6 +40,7 @@ class Prediction:
     batch_size: int
     workers: int
     step_ms: float | None
+    step_cores: float
     data_ms: float
     rest_ms: float
     copy_ms: float

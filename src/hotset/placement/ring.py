@@ -32,7 +32,7 @@ class Ring:
         return Ring(self.ahead, self.place_rows // 2) if self.place_rows > 1 else None
 
 
-def ring_for(batch_rows: int, row_bytes: int, *, batches: int, nbytes: int) -> Ring:
+def ring_for(batch_rows: int, row_bytes: int, *, batches: int, nbytes: int, samples: int) -> Ring:
     """A ring for batches of some size.
 
     Args:
@@ -40,9 +40,10 @@ def ring_for(batch_rows: int, row_bytes: int, *, batches: int, nbytes: int) -> R
         row_bytes: of a sample.
         batches: batches on their way at once, at most; 0 for none.
         nbytes: bytes on their way at once, at most; but one sample there always is.
+        samples: that there are at all.
     """
     batch_bytes = max(1, batch_rows * row_bytes)
     ahead = min(batches, max(1, nbytes // batch_bytes))
     together = max(1, min(MOST_TOGETHER, TOGETHER_BYTES // batch_bytes))
     rows = nbytes // (max(1, ahead) * max(1, row_bytes))
-    return Ring(ahead, max(1, min(batch_rows * together, rows)))
+    return Ring(ahead, max(1, min(batch_rows * together, rows, samples)))

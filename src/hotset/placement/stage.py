@@ -56,6 +56,14 @@ Fetch = Callable[[Iterator[Wanted]], Generator[Fetched, None, None]]
 class Stage(Protocol):
     """Gives samples where batches are made of them."""
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether samples pass to the device: batches are then grouped alike from the first on.
+
+        What is fetched together is waited for together, so a group that grew would be waited for.
+        """
+        ...
+
     def session(self) -> Any:
         """A context manager that gives a `Fetch` and leaves no thread behind."""
         ...
@@ -76,9 +84,15 @@ class InPlace:
         held: all of them, where batches come out.
         device: where that is.
         tally: counts.
+        is_there: whether that is the device where batches are wanted; else they are moved there.
     """
 
-    def __init__(self, held: Held, device: torch.device, tally: Tally) -> None:
+    is_passing = False
+
+    def __init__(
+        self, held: Held, device: torch.device, tally: Tally, *, is_there: bool = True
+    ) -> None:
+        self._is_there = is_there
         self._held, self._device, self._tally = held, device, tally
         is_dense = all(isinstance(column, DenseColumn) for column in held.columns)
         rows = None if is_dense or device.type == "cpu" else held.rows
@@ -106,7 +120,7 @@ class InPlace:
                 held.touch(rows.numpy())
                 host_rows = rows
             self._tally.samples += len(rows)
-            self._tally.hits += len(rows)
+            self._tally.hits += len(rows) if self._is_there else 0
             views = [(c, rows if isinstance(c, DenseColumn) else host_rows) for c in held.columns]
             yield Fetched(wanted.what, views, nothing)
 

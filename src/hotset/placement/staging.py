@@ -84,6 +84,8 @@ class Staged:
         DeviceMemoryError: if the device has no room.
     """
 
+    is_passing = True
+
     def __init__(
         self,
         held: Held,
@@ -122,6 +124,11 @@ class Staged:
     def _nbytes(self, rows: np.ndarray) -> int:
         """Bytes that host rows take on the device."""
         return sum(lane.nbytes(rows) for lane in self._lanes.values())
+
+    @property
+    def capacity(self) -> int:
+        """Samples that the device keeps."""
+        return self._slots
 
     @property
     def device_bytes(self) -> int:

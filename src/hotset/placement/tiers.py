@@ -117,7 +117,7 @@ def choose_tier(need: Need, rooms: Rooms, tier: str = "auto") -> Choice:
             return Choice(found.tier, found.rest, found.cached, tuple(reasons), is_near)
         if tier == candidate:
             raise ConfigError(f"tier={tier!r} cannot be had: {found}")
-        if isinstance(found, str) and found:
+        if isinstance(found, str) and found and (candidate != "disk" or rooms.disk is not None):
             reasons.append(found)
     return Choice("source", None, 0, tuple(reasons))
 
@@ -173,8 +173,10 @@ def _in(tier: str, need: Need, rooms: Rooms, is_asked: bool) -> Choice | str:
         return _exceeding(need.nbytes, rooms.host, "in host memory")
     if rooms.is_stored:
         return Choice("disk", "disk")
+    if rooms.is_resident:
+        return "the samples lie in host memory already, and no store is made of them"
     if rooms.disk is None:
-        return "there is no store: give a `cache` folder" if tier == "disk" else ""
+        return "there is no store: give a `cache` folder"
     if need.nbytes <= rooms.disk:
         return Choice("disk", "disk")
     return _exceeding(need.nbytes, rooms.disk, "on disk")

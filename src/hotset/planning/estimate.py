@@ -7,21 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
+from typing import Any
 
+import torch
 from torch.utils.data import default_collate
 
 from hotset.chain.split import Decision, Position
 from hotset.errors import ConfigError
 from hotset.kernels.dispatch import NumbaEngine, Reference, TritonEngine
 from hotset.kernels.program import NotFusable, lower
-from hotset.loader.cut import candidate_of, kept_bytes
+from hotset.loader.cut import candidate_of
+from hotset.loader.forms import Forms
+from hotset.loader.narrowing import narrowing_of
 from hotset.loader.options import Options
 from hotset.loader.place import rooms_for
 from hotset.ops.resample import makes_one_size
 from hotset.placement.cut import Cut, choose_cut
+from hotset.placement.lanes import is_passing
 from hotset.placement.link import Link
 from hotset.placement.plan import Plan
-from hotset.placement.policy import choose_policy
+from hotset.placement.policy import RAGGED_POLICY, choose_policy
 from hotset.placement.tiers import Choice
 from hotset.planning.cuts import Epoch, Fact, cuts_of
 from hotset.planning.measure import (
@@ -32,11 +37,12 @@ from hotset.planning.measure import (
     batched_ms,
     measured_size,
     nbytes_of,
-    step_ms,
+    step_times,
     time_of,
 )
 from hotset.planning.predict import Costs, predict
 from hotset.planning.request import Asked
+from hotset.sample.column import RaggedColumn
 from hotset.sources.analyse import Analysis
 
 
@@ -52,7 +58,9 @@ class Estimate:
         positions: what could be done at each position of the chain.
         measured: times of each step.
         unkept: why nothing is kept; empty where something is.
+        forms: how leaves come out that differ in shape.
         clock: gives seconds.
+        cpu_clock: gives seconds of the processor.
     """
 
     asked: Asked
@@ -62,7 +70,9 @@ class Estimate:
     positions: Sequence[Position]
     measured: Measured
     unkept: str
+    forms: Forms
     clock: Clock
+    cpu_clock: Clock
 
     @property
     def options(self) -> Options:
@@ -80,16 +90,28 @@ class Estimate:
 
     @cached_property
     def final_bytes(self) -> int:
-        """Bytes of a finished sample."""
-        return nbytes_of(self.measured.samples[0])
+        """Bytes of a finished sample, in the mean."""
+        sizes = list(map(nbytes_of, self.measured.samples))
+        return -(-sum(sizes) // len(sizes))
+
+    def collate(self, samples: list[Any]) -> Any:
+        """A batch of single samples, as the user gets it."""
+        if self.options.collate is not None:
+            return self.options.collate(samples)
+        if self.forms:
+            return self.forms.finish(self.forms.collate(samples))
+        return default_collate(samples)
+
+    def bytes_per_sample(self, analysis: Analysis) -> int:
+        """About what a sample takes at the cut of an analysis, as it is kept."""
+        return narrowing_of(analysis, self.options.storage_dtype).bytes_per_sample(analysis)
 
     @cached_property
     def collate_ms(self) -> float:
         """Putting a batch together, a sample's share."""
-        collate = self.options.collate or default_collate
         size = measured_size(self.asked.batch_size, self.final_bytes)
         samples = self.measured.samples
-        return time_of(lambda: batch_of(samples, collate, size), self.clock) / size
+        return time_of(lambda: batch_of(samples, self.collate, size), self.clock) / size
 
     @cached_property
     def batched(self) -> tuple[float, str]:
@@ -104,20 +126,23 @@ class Estimate:
             self.analysis.split.cut,
             samples=len(self.measured.samples),
             size=size,
-            collate=self.options.collate,
+            options=self.options,
             clock=self.clock,
         )
         return ms / size, kernel
 
     @cached_property
-    def step_ms(self) -> float | None:
-        """What training takes for a batch."""
-        step = self.asked.step
+    def step_times(self) -> tuple[float | None, float]:
+        """What training takes for a batch, and cores that it keeps busy; see `Prediction`."""
+        step, cores = self.asked.step, _cores()
         if not callable(step):
-            return step
-        collate = self.options.collate or default_collate
-        batch = batch_of(self.measured.samples, collate, self.asked.batch_size)
-        return step_ms(step, batch, self.options.link, clock=self.clock)
+            is_here = self.options.device.type == "cpu" and not self.is_apart
+            return step, float(min(_threads(), cores)) if is_here else 0.0
+        batch = batch_of(self.measured.samples, self.collate, self.asked.batch_size)
+        ms, busy = step_times(
+            step, batch, self.options.link, clock=self.clock, cpu_clock=self.cpu_clock
+        )
+        return ms, min(busy, cores)
 
     def copied(self, choice: Choice, bytes_per_sample: int, position: Position) -> float:
         """Bytes that are copied to the device for a sample, in the mean."""
@@ -137,14 +162,14 @@ class Estimate:
             analysis = self.wanted.with_split(split)
         elif position.problem:  # what cannot be stored is kept as a list of objects
             position = replace(position, problem="")
-        choice, unfit = Choice("source", None), ""
-        candidate = candidate_of(analysis, self.options)
+        choice, unfit, size = Choice("source", None), "", analysis.bytes_per_sample
         try:
+            size = self.bytes_per_sample(analysis)
+            candidate = candidate_of(analysis, self.options)
             choice = choose_cut([candidate], self.options.placing.tier)[1]
             unfit = candidate if isinstance(candidate, str) else ""
         except ConfigError as error:
             unfit = str(error)
-        size = analysis.bytes_per_sample
         return Fact(
             position=position,
             row=self.measured.rows[cut],
@@ -181,7 +206,8 @@ class Estimate:
             rest_ms = self.batched[0]
         rate = self.options.link.bandwidth()
         final = self.final_bytes if self.is_apart else 0
-        copied = self.copied(self.choice, self.analysis.bytes_per_sample, position)
+        copied = self.copied(self.choice, self.bytes_per_sample(self.analysis), position)
+        step_ms, step_cores = self.step_times
         return Costs(
             samples=asked.drawn,
             kept=len(self.wanted.source),
@@ -195,7 +221,9 @@ class Estimate:
             plain_copy_ms=1000 * final * asked.batch_size / rate if rate else 0.0,
             copy_ms=1000 * copied * asked.batch_size / rate if rate else 0.0,
             is_copied_ahead=self.is_near(position),
-            step_ms=self.step_ms,
+            step_ms=step_ms,
+            step_cores=step_cores,
+            busy=self.measured.busy,
             unkept=self.unkept,
         )
 
@@ -211,9 +239,15 @@ class Estimate:
             device=self.options.link.name,
             tier=choice.tier,
             samples=len(source),
-            bytes_held=0 if self.unkept else kept_bytes(self.analysis),
+            bytes_held=0 if self.unkept else self.bytes_per_sample(self.analysis) * len(source),
             kernel=kernel,
-            notes=(*notes, *self._about_tiers(), *self._about_times()),
+            notes=(
+                *notes,
+                *self._about_tiers(),
+                *self.forms.notes,
+                *self._about_sizes(),
+                *self._about_times(costs),
+            ),
             cached=choice.cached,
             rest=choice.rest or "",
             policy=self._policy(),
@@ -225,9 +259,16 @@ class Estimate:
         """Which samples the device would keep, and why so."""
         if self.choice.tier != "mixed":
             return ""
-        outlook = self.options.outlook
+        name, outlook = self.options.placing.policy, self.options.outlook
+        if is_ragged(self.analysis):
+            if name not in ("auto", "static"):
+                raise ConfigError(
+                    f"policy={name!r} exchanges samples on the device, which must be of one size "
+                    "for that; these differ: take policy='static'"
+                )
+            return RAGGED_POLICY
         return choose_policy(
-            self.options.placing.policy,
+            name,
             outlook.reuse,
             len(self.wanted.source),
             self.choice.cached,
@@ -241,7 +282,19 @@ class Estimate:
             return ["left as it is: nothing of it could be kept"]
         return list(dict.fromkeys(self.choice.reasons))
 
-    def _about_times(self) -> list[str]:
+    def _about_sizes(self) -> list[str]:
+        """What of the bytes is not exact, and what is not done to them."""
+        if self.unkept:
+            is_asked = self.options.storage_dtype is not None
+            return ["storage_dtype has nothing to act on: nothing is kept"] * is_asked
+        notes = list(narrowing_of(self.analysis, self.options.storage_dtype).notes)
+        if is_ragged(self.analysis):
+            said = f"samples differ in size: bytes are about those of {len(self.analysis.traced)}"
+            some = f", and about {self.choice.cached:,} will have room on {self.options.link.name}"
+            notes.append(said + some * (self.choice.tier == "mixed"))
+        return notes
+
+    def _about_times(self, costs: Costs) -> list[str]:
         count = len(self.measured.samples)
         notes = [
             f"times are of {count} samples, made {ROUNDS} times each; of files, as they are read "
@@ -249,6 +302,12 @@ class Estimate:
         ]
         if self.is_apart and not self.unkept and self.is_near(self._position):
             notes.append(f"steps that run on whole batches on {self.options.link.name} count as 0")
+        if costs.workers and costs.step_cores + costs.busy * costs.parallel > costs.cores:
+            how = "was seen" if callable(self.asked.step) else "is taken"
+            busy, cores = f"{costs.step_cores:.2g}", costs.cores
+            notes.append(
+                f"the step {how} to keep {busy} of {cores} cores busy, which the workers need too"
+            )
         return notes
 
     @property
@@ -256,11 +315,32 @@ class Estimate:
         return self.positions[self.analysis.split.cut]
 
 
+def is_ragged(analysis: Analysis) -> bool:
+    """Whether samples differ in size as they are kept, so far as the few looked at tell."""
+    source, cut = analysis.source, analysis.split.cut
+    resident = source.resident() if cut == 0 else None
+    if resident is not None:
+        return any(isinstance(c, RaggedColumn) and is_passing(c) for c in resident.columns)
+    kept = []
+    for leaves, trace in zip(analysis.finals.values(), analysis.traced.values(), strict=True):
+        kept.append([*leaves[: source.leaf], trace[cut], *leaves[source.leaf + 1 :]])
+    return any(
+        len({schema.shape for schema in leaf}) > 1
+        for leaf in zip(*kept, strict=True)
+        if all(schema.is_storable and schema.kind not in ("str", "bytes") for schema in leaf)
+    )
+
+
 def _cores() -> int:
     """Processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _threads() -> int:
+    """Threads that torch computes with."""
+    return torch.get_num_threads()
 
 
 def _in_workers(workers: int) -> str:

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 from hotset.chain.probe import copied, seed_generators
 from hotset.chain.step import Chained, StepCall
 from hotset.errors import SampleError
-from hotset.loader.loader import accelerate
+from hotset.loader.loader import Loader, accelerate
 from hotset.loader.moved import move
+from hotset.loader.options import Options
 from hotset.placement.link import Link
 from hotset.placement.stats import Tally
 from hotset.sample.column import LeafSchema, describe
@@ -75,10 +76,12 @@ class Measured:
     Attributes:
         rows: reading the dataset first, then each step.
         samples: some finished samples.
+        busy: the share of the time that the processor worked for; the rest was waiting.
     """
 
     rows: tuple[Row, ...]
     samples: list[Any]
+    busy: float = 1.0
 
 
 def measure(
@@ -88,6 +91,7 @@ def measure(
     samples: int,
     reader: Reader | None = None,
     clock: Clock = time.perf_counter,
+    cpu_clock: Clock = time.process_time,
 ) -> Measured:
     """Reads a few samples spread over a source several times, and times each step.
 
@@ -101,6 +105,7 @@ def measure(
         reader: reads a sample as the plain loader does, apart from the steps; None takes the
             source's own.
         clock: gives seconds.
+        cpu_clock: gives seconds of the processor, all threads of the process together.
 
     Raises:
         SampleError: if a sample cannot be read, or a step fails.
@@ -133,9 +138,11 @@ def measure(
     count = int(max(LEAST_SAMPLES, min(samples, fitting)))
     indices = spread(len(source), count)
     taken = []
+    began, began_cpu = clock(), cpu_clock()
     for run in range(ROUNDS):
         seen.clear()
         taken.append([made(index, run) for index in indices])
+    busy = min(1.0, _ratio(cpu_clock() - began_cpu, clock() - began, none=1.0))
     rows = []
     for number, name in enumerate((source.name, *names)):
         runs = [[times[number] for times in run] for run in taken]
@@ -148,7 +155,12 @@ def measure(
                 len({schema.shape for schema in leaves_after}) == 1,
             )
         )
-    return Measured(tuple(rows), [sample for _, sample in seen])
+    return Measured(tuple(rows), [sample for _, sample in seen], busy)
+
+
+def _ratio(cpu: float, wall: float, *, none: float) -> float:
+    """Cores kept busy, of processor time and time; `none` where no time passed."""
+    return cpu / wall if wall > 0 else none
 
 
 def _called(call: StepCall, value: Any, name: str, number: int, index: int) -> Any:
@@ -201,18 +213,29 @@ def measured_size(batch_size: int, bytes_per_sample: int) -> int:
     return max(1, min(batch_size, MOST_BYTES // max(1, bytes_per_sample)))
 
 
-def step_ms(step: Callable[[Any], object], batch: Any, link: Link, *, clock: Clock) -> float:
-    """Milliseconds of a training step on a batch that lies on the device."""
+def step_times(
+    step: Callable[[Any], object], batch: Any, link: Link, *, clock: Clock, cpu_clock: Clock
+) -> tuple[float, float]:
+    """Milliseconds of a training step on a batch that lies on the device, and cores it keeps busy.
+
+    Waiting for the device counts as time, and as no work of the processor.
+    """
     there = move(batch, link, Tally())
+    cpu: list[float] = []
+    wall: list[float] = []
 
     def work() -> None:
+        began, began_cpu = clock(), cpu_clock()
         step(there)
+        cpu.append(cpu_clock() - began_cpu)
         transfer = link.begin(link.reached())
         transfer.end()
         link.join(transfer)  # the host waits until the device has come here
+        wall.append(clock() - began)
 
     with _device_generator(link):
-        return time_of(work, clock)
+        ms = time_of(work, clock)
+    return ms, _ratio(sum(cpu[1:]), sum(wall[1:]), none=0.0)
 
 
 @contextmanager
@@ -250,26 +273,31 @@ def batched_ms(
     *,
     samples: int,
     size: int,
-    collate: Callable[[list[Any]], Any] | None,
+    options: Options,
     clock: Clock,
 ) -> tuple[float, str]:
     """Milliseconds that a batch takes behind a cut whose rest runs on whole batches, on the CPU.
 
-    It is made as `accelerate` would make it; what does, in words, comes with it.
+    It is made as a loader would make it; what does, in words, comes with it.
 
     Args:
         source: of the samples.
         cut: steps before it.
         samples: how many samples to take.
         size: of a batch.
-        collate: a collate function of the user's own; None for torch's default.
+        options: as for a loader.
         clock: gives seconds.
     """
     reader = source.reader(Chained(source.steps[:cut]))
     kept = [read(reader, index, source.name) for index in spread(len(source), samples)]
     few = _Few(kept, source.leaf, source.steps[cut:], size * BATCHES)
-    loader = DataLoader(few, size, collate_fn=collate, generator=torch.Generator())
-    fast = accelerate(loader, device="cpu", budget="100%", check_every=0)
+    how: dict[str, Any] = {"device": "cpu", "budget": "100%", "check_every": 0}
+    how["storage_dtype"] = options.storage_dtype
+    if options.ragged is not None:
+        fast = Loader(few, size, ragged=options.ragged, **how)
+    else:
+        collate, generator = options.collate, torch.Generator()
+        fast = accelerate(DataLoader(few, size, collate_fn=collate, generator=generator), **how)
 
     def epoch() -> None:
         for _ in fast:

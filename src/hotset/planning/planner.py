@@ -14,6 +14,8 @@ from hotset.chain.probe import own_generators, preserved_generators
 from hotset.chain.split import Position, positions
 from hotset.errors import SchemaError
 from hotset.loader.cut import candidate_of, fitted
+from hotset.loader.fit import check_stackable, forms_of
+from hotset.loader.forms import asked_of
 from hotset.loader.options import Options
 from hotset.placement.budget import Budget
 from hotset.placement.link import Link, link_to
@@ -40,8 +42,13 @@ def plan(
     workers: int | None = None,
     batch_size: int | None = None,
     samples: int = 16,
+    storage_dtype: torch.dtype | Mapping[Any, torch.dtype] | None = None,
+    ragged: Any = None,
+    transform: Any = None,
 ) -> Plan:
-    """What `hotset.accelerate` would do with the same arguments, and what that would gain.
+    """What a loader would do with the same arguments, and what that would gain.
+
+    That is `hotset.accelerate` for a `DataLoader`, and `hotset.Loader` for all else.
 
     A few samples are read and timed; nothing is kept, no file is written, and every generator, the
     dataset and the loader stay as they were.
@@ -61,12 +68,16 @@ def plan(
             for a dataset.
         batch_size: samples per batch; None takes the loader's own, and 64 for a dataset.
         samples: how many samples to measure at most; fewer where they take long.
+        storage_dtype: narrower dtype that samples are to be kept in (see `hotset.accelerate`).
+        ragged: how fields whose length differs are to come out (see `hotset.Loader`); not for a
+            `DataLoader`, as what follows.
+        transform: callable, or list of callables, as for `hotset.Loader`.
 
     Returns:
         The plan, with every possible cut and a prediction.
 
     Raises:
-        HotsetError: as `hotset.accelerate` does.
+        HotsetError: as `hotset.accelerate` and `hotset.Loader` do.
 
     Example:
         >>> import torch, hotset
@@ -84,16 +95,22 @@ def plan(
         workers=workers,
         batch_size=batch_size,
         samples=samples,
+        storage_dtype=storage_dtype,
+        ragged=ragged,
+        transform=transform,
     )
     return planned(asked)
 
 
-def planned(asked: Asked, *, clock: Clock = time.perf_counter) -> Plan:
+def planned(
+    asked: Asked, *, clock: Clock = time.perf_counter, cpu_clock: Clock = time.process_time
+) -> Plan:
     """The plan that is asked for.
 
     Args:
         asked: what is.
         clock: gives seconds.
+        cpu_clock: gives seconds of the processor, all threads of the process together.
 
     Raises:
         HotsetError: as `hotset.accelerate` does.
@@ -104,7 +121,7 @@ def planned(asked: Asked, *, clock: Clock = time.perf_counter) -> Plan:
             source, look=lambda steps, traces: found.extend(positions(steps, traces))
         )
         if asked.options.collate is None:
-            _check_batches(analysis)
+            _check_batches(analysis, asked.options)
         unkept = "" if analysis.dataset.is_deterministic else analysis.dataset.reason
         cut, choice = analysis, Choice("source", None)
         notes: tuple[str, ...] = ()
@@ -119,8 +136,15 @@ def planned(asked: Asked, *, clock: Clock = time.perf_counter) -> Plan:
             samples=asked.samples,
             reader=asked.dataset.__getitem__ if is_plain else None,
             clock=clock,
+            cpu_clock=cpu_clock,
         )
-        made = Estimate(asked, analysis, cut, choice, found, measured, unkept, clock)
+        resident = source.resident() if cut.split.cut == 0 else None
+        forms = forms_of(cut, asked.options, resident)
+        if resident is not None:
+            check_stackable(cut, asked.options, resident)
+        made = Estimate(
+            asked, analysis, cut, choice, found, measured, unkept, forms, clock, cpu_clock
+        )
         return made.plan(notes)
 
 
@@ -131,11 +155,12 @@ def _without_room(analysis: Analysis, options: Options) -> str:
     return exceeding(candidate[0].nbytes, candidate[1])
 
 
-def _check_batches(analysis: Analysis) -> None:
+def _check_batches(analysis: Analysis, options: Options) -> None:
     """Refuses samples that torch's own collate function would refuse, as loaders do."""
     check_collatable(list(analysis.final), analysis.spec)
     first_index, first = next(iter(analysis.finals.items()))
+    paths, asked = analysis.spec.paths(), asked_of(options.ragged, analysis.spec)
     for index, schemas in analysis.finals.items():
-        for path, was, now in zip(analysis.spec.paths(), first, schemas, strict=True):
-            if not can_batch(was, now):
+        for path, was, now, wanted in zip(paths, first, schemas, asked, strict=True):
+            if not can_batch(was, now, is_ragged=wanted is not None):
                 raise SchemaError(difference(path, first_index, was, index, now))

@@ -32,6 +32,8 @@ class Costs:
         copy_ms: copying what the device does not keep of a batch.
         is_copied_ahead: whether that runs beside the step.
         step_ms: training on a batch; None where that is not known.
+        step_cores: cores that the step keeps busy while it runs; at most `cores`.
+        busy: the share of its time that reading keeps a core busy for; the rest is waiting.
         unkept: why nothing is kept; empty where something is.
     """
 
@@ -48,6 +50,8 @@ class Costs:
     copy_ms: float = 0.0
     is_copied_ahead: bool = True
     step_ms: float | None = None
+    step_cores: float = 0.0
+    busy: float = 1.0
     unkept: str = ""
 
     @property
@@ -75,14 +79,27 @@ class Costs:
     def plain_ms(self, step_ms: float) -> float:
         """A batch of the plain loader with its step, which workers run beside."""
         there = self.plain_copy_ms + step_ms
-        return max(self.data_ms, there) if self.workers else self.data_ms + there
+        if not self.workers:
+            return self.data_ms + there
+        shared = self.shared_ms(self.sample_ms * self.batch_size, step_ms)
+        return max(self.data_ms, there, shared)
+
+    def shared_ms(self, workers_ms: float, step_ms: float) -> float:
+        """What a batch takes at least where the step and the workers use the same cores.
+
+        Args:
+            workers_ms: what the workers do for a batch, in milliseconds of one process.
+            step_ms: what training takes for it.
+        """
+        return (self.step_cores * step_ms + self.busy * workers_ms) / self.cores
 
     def steady_ms(self, step_ms: float) -> float:
         """A batch of hotset's with its step, once all is there that is kept."""
         if self.unkept:
             return self.plain_ms(step_ms)
         if self.is_rest_in_workers and self.workers:
-            return max(self.left_ms, self.copy_ms + step_ms)
+            shared = self.shared_ms(self.rest_ms, step_ms)
+            return max(self.left_ms, self.copy_ms + step_ms, shared)
         if self.is_copied_ahead:
             return self.left_ms + max(self.copy_ms, step_ms)
         return self.left_ms + self.copy_ms + step_ms
@@ -109,6 +126,7 @@ def predict(costs: Costs) -> Prediction:
         batch_size=costs.batch_size,
         workers=costs.workers,
         step_ms=costs.step_ms,
+        step_cores=costs.step_cores,
         data_ms=costs.data_ms,
         rest_ms=costs.left_ms,
         copy_ms=costs.plain_copy_ms if costs.unkept else costs.copy_ms,
@@ -154,9 +172,10 @@ def _verdict(
         return "accelerate", f"{words}, {_times(costs.gain(step))} as fast"
     if costs.workers and costs.data_ms <= costs.plain_copy_ms + step:
         workers = "1 worker" if costs.workers == 1 else f"{costs.workers} workers"
+        is_shared = costs.plain_ms(step) > costs.plain_copy_ms + step
         return "leave it", (
             f"the step takes {human_ms(step)} a batch and the data {data} with {workers}, which "
-            "runs beside it"
+            f"runs beside it{' on the same cores' if is_shared else ''}"
         )
     return "leave it", (
         f"the step takes {human_ms(step)} a batch and the data {data}, of which {left} would be "

@@ -14,7 +14,9 @@ from hotset.building.finding import location_of
 from hotset.errors import ConfigError, UnsupportedError
 from hotset.keys.source import SourceIdentity, identity_of
 from hotset.loader.epochs import Epochs
+from hotset.loader.forms import check_ragged
 from hotset.loader.loader import check_loader
+from hotset.loader.narrowing import check_storage_dtype
 from hotset.loader.options import Cache, Options
 from hotset.loader.order import SamplerOrder
 from hotset.loader.worker import worker_settings
@@ -70,6 +72,9 @@ def asked_for(
     workers: Any = None,
     batch_size: Any = None,
     samples: Any = 16,
+    storage_dtype: Any = None,
+    ragged: Any = None,
+    transform: Any = None,
 ) -> Asked:
     """What was asked for.
 
@@ -82,21 +87,27 @@ def asked_for(
         workers: likewise.
         batch_size: likewise.
         samples: likewise.
+        storage_dtype: likewise.
+        ragged: likewise.
+        transform: likewise.
 
     Raises:
-        HotsetError: as `hotset.accelerate` does.
+        HotsetError: as `hotset.plan` does.
     """
     if isinstance(data, Epochs):
         raise UnsupportedError("this loader is hotset's own already; what it does is its `.plan`")
+    rules = check_ragged(ragged)
     settings: dict[str, Any] = {"num_workers": 0, "collate_fn": None}
     dataset, size, drawn, outlook = data, BATCH_SIZE, None, Outlook(may_read_ahead=True)
     if isinstance(data, DataLoader):
         check_loader(data)
+        _refuse_for_loader(ragged=ragged, transform=transform)
         dataset, settings = data.dataset, worker_settings(data)
-    source_of: Callable[[], Source] = partial(dataset_source, dataset)
+    source_of: Callable[[], Source] = partial(dataset_source, dataset, transform)
     if not isinstance(data, DataLoader) and is_array_data(data):
-        length = check_length(len(array_source(data)), "the data")
-        source_of = partial(array_source, data)
+        names = rules if isinstance(rules, dict) else ()
+        source_of = partial(array_source, data, transform, ragged=names)
+        length = check_length(len(source_of()), "the data")
     else:
         length = dataset_length(dataset)
     if isinstance(data, DataLoader):
@@ -117,6 +128,8 @@ def asked_for(
             prefetch_bytes=PREFETCH_BYTES,
             is_apart=link.is_apart,
         ),
+        storage_dtype=check_storage_dtype(storage_dtype, tier=placing["tier"]),
+        ragged=rules,
         settings=settings,
         outlook=outlook,
         cache=None if where is None else Cache(where, dataset, identity=_identity_of(dataset)),
@@ -130,6 +143,20 @@ def asked_for(
         _checked_step(step),
         _whole("samples", samples, 2),
     )
+
+
+def _refuse_for_loader(**given: Any) -> None:
+    """Refuses what acts on datasets and arrays alone.
+
+    Raises:
+        ConfigError: names the argument.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                f"`{name}` is for datasets and arrays, as in hotset.Loader; hotset.accelerate has "
+                "none for a DataLoader: leave it out, or plan the DataLoader's dataset"
+            )
 
 
 def _identity_of(dataset: Any) -> SourceIdentity | None:

@@ -270,12 +270,14 @@ class RaggedColumn:
         index: (N, 1 + axes) int64 on the host: where each leaf starts in `data`, and its shape;
             for images also the place of its mode in `modes`.
         modes: PIL modes of images.
+        most: a height and a width that no image exceeds; empty takes them from the index.
     """
 
     schema: LeafSchema
     data: Tensor
     index: np.ndarray
     modes: tuple[str, ...] = ()
+    most: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.index)
@@ -317,7 +319,8 @@ class RaggedColumn:
         if self.data.device.type == "cuda":
             numbers = numbers.pin_memory()  # else the host would wait for the copy
         offsets, heights, widths = numbers.to(self.data.device, non_blocking=True)
-        return Ragged(self.data, offsets, heights, widths, channels)
+        height, width = self.most or self.index[:, [2, 3]].max(axis=0).tolist()
+        return Ragged(self.data, offsets, heights, widths, channels, (height, width))
 
     def to(self, device: torch.device) -> RaggedColumn:
         """The same column on a device."""

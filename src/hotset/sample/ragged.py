@@ -18,6 +18,7 @@ class Ragged:
         heights: (N,) int64, in pixels.
         widths: (N,) int64.
         channels: C, of every image.
+        most: a height and a width that none exceeds, known on the host; None where they are not.
 
     Example:
         >>> images = Ragged.of(torch.zeros(2, 3, 4, 5, dtype=torch.uint8))
@@ -30,6 +31,7 @@ class Ragged:
     heights: Tensor
     widths: Tensor
     channels: int
+    most: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -53,4 +55,5 @@ class Ragged:
             torch.full_like(numbers, height),
             torch.full_like(numbers, width),
             channels,
+            (height, width),
         )

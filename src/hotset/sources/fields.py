@@ -20,7 +20,7 @@ from hotset.sample.column import Column, LeafSchema, RaggedColumn, column_of, de
 from hotset.sample.tree import Spec, flatten, is_at
 
 
-def columns_of(data: Any, named: Collection[Any] = ()) -> tuple[list[Column], Spec]:
+def columns_of(data: Any, named: Collection[Any] | None = ()) -> tuple[list[Column], Spec]:
     """A column for each field, and the structure of a sample.
 
     Args:
@@ -28,7 +28,8 @@ def columns_of(data: Any, named: Collection[Any] = ()) -> tuple[list[Column], Sp
             container, a list or tuple of arrays, one for each sample, is one field where their
             lengths differ, or where they cannot be arrays of samples for their length; so is a
             nested tensor anywhere.
-        named: names or paths of fields that the user speaks of: a list there is one field too.
+        named: names or paths of fields that the user speaks of: a list there is one field too;
+            None speaks of all.
 
     Raises:
         ConfigError: if it holds nothing.
@@ -38,13 +39,20 @@ def columns_of(data: Any, named: Collection[Any] = ()) -> tuple[list[Column], Sp
     for value, path in zip(found, spec.paths(), strict=True):
         if isinstance(value, (list, tuple)) and not isinstance(value[0], (Tensor, np.ndarray)):
             _refuse_numbers(value, path)
-    counts = {len(v) for v in found if isinstance(v, (Tensor, np.ndarray)) and v.ndim > 0}
-    lists = {
-        id(value)
+    counts = {v.shape[0] if isinstance(v, np.ndarray) else v.size(0) for v in found if _has_axis(v)}
+    all_lists = [
+        (value, path)
         for value, path in zip(found, spec.paths(), strict=True)
         if isinstance(value, (list, tuple))
-        and (_is_field(value, counts) or any(is_at(path, name) for name in named))
+    ]
+    lists = {
+        id(value)
+        for value, path in all_lists
+        if _is_field(value, counts) or any(is_at(path, name) for name in named or ())
     }
+    if named is None:
+        known = counts | {len(value) for value, _ in all_lists if id(value) in lists}
+        lists |= {id(value) for value, _ in all_lists if not _is_structure(value, known)}
     fields, spec = flatten(data, is_leaf=lambda node: node is not data and id(node) in lists)
     if not fields:
         raise ConfigError(f"the data holds no field, got {data!r}")
@@ -53,6 +61,11 @@ def columns_of(data: Any, named: Collection[Any] = ()) -> tuple[list[Column], Sp
         for value, path in zip(fields, spec.paths(), strict=True)
     ]
     return columns, spec
+
+
+def _has_axis(value: Any) -> bool:
+    """Whether it is an array or tensor with samples along its first axis."""
+    return isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0
 
 
 def _is_list(node: Any) -> bool:
@@ -94,6 +107,17 @@ def _is_field(items: Any, counts: set[int]) -> bool:
     if -1 in lengths:
         return False
     return len(lengths) > 1 or (bool(counts) and lengths.isdisjoint(counts))
+
+
+def _is_structure(items: Any, counts: set[int]) -> bool:
+    """Whether other fields say that a list holds an array of samples in each place.
+
+    Args:
+        items: the arrays.
+        counts: numbers of samples that other fields have.
+    """
+    lengths = {len(item) if item.ndim > 0 else -1 for item in items}
+    return bool(counts) and lengths <= counts and len(items) not in counts
 
 
 def _column(value: Any, name: str) -> Column:

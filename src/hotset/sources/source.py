@@ -198,7 +198,7 @@ def array_source(
     transform: Any = None,
     pre_transform: Any = None,
     *,
-    ragged: Collection[Any] = (),
+    ragged: Collection[Any] | None = (),
 ) -> ArraySource:
     """A source over a tensor, or a tuple, list or dictionary of tensors and arrays.
 
@@ -206,7 +206,7 @@ def array_source(
         data: fields of equal length; a dictionary may hold further ones. See `columns_of`.
         transform: acts on the first field; for dictionaries, `{field: transform}` for one field.
         pre_transform: likewise, on the same field; runs before it, and once in any case.
-        ragged: names or paths of fields whose samples may differ in shape.
+        ragged: names or paths of fields whose samples may differ in shape; None for all.
 
     Raises:
         SchemaError: if a field is no array, or lengths differ.
