@@ -153,3 +153,86 @@ def test_faults_are_numbered_from_one(name: str, number: Any) -> None:
     """Others would never happen."""
     with pytest.raises(ConfigError, match=f"`{name}` must be a whole number from 1, or None, got "):
         accelerator(**{name: number})
+
+
+def strict() -> SimulatedAccelerator:
+    """One that looks for races."""
+    return accelerator(is_strict=True)
+
+
+def test_copies_of_a_strict_one_take_effect_when_they_are_waited_for() -> None:
+    """And those queued before them; not those behind."""
+    device = strict()
+    memory, point = device.empty((3,), torch.uint8), device.reached()
+    transfers = []
+    for number in range(3):
+        transfers.append(device.begin(point))
+        transfers[-1].copy(memory[number : number + 1], torch.tensor([7], dtype=torch.uint8))
+        transfers[-1].end()
+    assert memory.tolist() == [0, 0, 0]
+    device.wait(transfers[1])
+    assert memory.tolist() == [7, 7, 0]
+    device.join(transfers[2])
+    assert memory.tolist() == [7, 7, 7]
+
+
+def test_a_strict_one_minds_a_buffer_that_is_written_to_too_soon() -> None:
+    """Waiting on the device is not enough: the host must have joined the copies."""
+    device = strict()
+    buffer, memory = device.buffer(10), device.empty((20,), torch.uint8)
+    for number in (1, 2):
+        buffer.fill_(number)
+        transfer = device.begin(device.reached())
+        transfer.copy(memory[:10], buffer)
+        transfer.end()
+        device.wait(transfer)
+        device.join(transfer)
+        assert memory.tolist() == [number] * 10 + [0] * 10
+    transfer = device.begin(device.reached())
+    transfer.copy(memory[10:], buffer)
+    transfer.end()
+    device.wait(transfer)
+    buffer.fill_(3)
+    with pytest.raises(
+        DeviceError, match=r"^a buffer was written to before copies from it were joined$"
+    ):
+        device.join(transfer)
+
+
+def test_a_strict_one_minds_a_copy_that_overtakes() -> None:
+    """What was reached before the memory was there, was waited for, or was read, is too early."""
+    device, source = strict(), torch.ones(10, dtype=torch.uint8)
+    early = device.reached()
+    memory = device.empty((20,), torch.uint8)
+
+    def copy(after: Any) -> None:
+        transfer = device.begin(after)
+        transfer.copy(memory[:10], source)
+        transfer.end()
+        device.wait(transfer)
+
+    copy(given := device.reached())
+    seen = device.reached()
+    device.reads(memory[9:11])
+    for point in (None, early, given, seen):
+        with pytest.raises(DeviceError, match=r"^a copy overtakes work that may still read"):
+            copy(point)
+    transfer = device.begin(seen)
+    transfer.copy(memory[11:], source[:9])  # which nobody read
+    copy(device.reached())
+
+
+def test_a_strict_one_minds_what_comes_before_its_copy() -> None:
+    """A read of memory, and a wait for a transfer that has not ended."""
+    device = strict()
+    memory = device.empty((20,), torch.uint8)
+    transfer = device.begin(device.reached())
+    transfer.copy(memory[:10], torch.ones(10, dtype=torch.uint8))
+    with pytest.raises(DeviceError, match=r"^a transfer is waited for before its end$"):
+        device.wait(transfer)
+    device.reads(memory[10:])
+    with pytest.raises(DeviceError, match=r"^memory is read before a copy to it was waited for$"):
+        device.reads(memory[9:11])
+    transfer.end()
+    device.wait(transfer)
+    device.reads(memory)
