@@ -391,7 +391,7 @@ def apart() -> SimulatedAccelerator:
 
 @pytest.mark.parametrize(
     ("budget", "tier", "copied", "cached"),
-    [(2240, "device", 0, 40), (1120, "mixed", 42, 10), (10, "host", 56, 0)],
+    [(2240, "device", 0, 40), (1680, "mixed", 42, 10), (10, "host", 56, 0)],
 )
 def test_copies_to_a_device_count(budget: int, tier: str, copied: int, cached: int) -> None:
     """What it does not keep, as it is kept; the plain loader copies finished samples."""

@@ -140,6 +140,21 @@ def test_amounts_that_cannot_be_used(capacity: Any, bandwidth: Any, problem: str
         SimulatedAccelerator(capacity, bandwidth=bandwidth)
 
 
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "a"])
+def test_times_that_are_none(seconds: Any) -> None:
+    """Work takes no less than no time, and ends."""
+    with pytest.raises(ConfigError, match="`seconds` must be 0 or more, got "):
+        accelerator().run(seconds)
+
+
+@pytest.mark.parametrize("name", ["fail_copy", "fail_allocation"])
+@pytest.mark.parametrize("number", [0, -1, "a"])
+def test_faults_are_numbered_from_one(name: str, number: Any) -> None:
+    """Others would never happen."""
+    with pytest.raises(ConfigError, match=f"`{name}` must be a whole number from 1, or None, got "):
+        accelerator(**{name: number})
+
+
 def strict() -> SimulatedAccelerator:
     """One that looks for races."""
     return accelerator(is_strict=True)
@@ -223,16 +238,9 @@ def test_a_strict_one_minds_what_comes_before_its_copy() -> None:
     device.reads(memory)
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "a"])
-def test_times_that_are_none(seconds: Any) -> None:
-    """Work takes no less than no time, and ends."""
-    with pytest.raises(ConfigError, match="`seconds` must be 0 or more, got "):
-        accelerator().run(seconds)
-
-
-@pytest.mark.parametrize("name", ["fail_copy", "fail_allocation"])
-@pytest.mark.parametrize("number", [0, -1, "a"])
-def test_faults_are_numbered_from_one(name: str, number: Any) -> None:
-    """Others would never happen."""
-    with pytest.raises(ConfigError, match=f"`{name}` must be a whole number from 1, or None, got "):
-        accelerator(**{name: number})
+def test_a_strict_one_lets_read_what_was_sent() -> None:
+    """A tensor that was sent is there at once, and nothing else is ever copied to it."""
+    device = strict()
+    sent = device.send(torch.tensor([3, 4]))
+    device.reads(sent)
+    assert sent.tolist() == [3, 4]

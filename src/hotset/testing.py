@@ -83,9 +83,9 @@ class SimulatedAccelerator:
         self._rate = budget_bytes(bandwidth, 0, "bandwidth")
         if self._rate == 0:
             raise ConfigError(f"`bandwidth` must be more than nothing a second, got {bandwidth!r}")
-        numbers: dict[str, Any] = {"fail_allocation": fail_allocation, "fail_copy": fail_copy}
-        for name, number in numbers.items():
-            if not (number is None or (isinstance(number, int) and number >= 1)):
+        for name, number in (("fail_allocation", fail_allocation), ("fail_copy", fail_copy)):
+            is_number = isinstance(number, int) and number >= 1
+            if number is not None and not is_number:
                 raise ConfigError(
                     f"`{name}` must be a whole number from 1, or None, got {number!r}"
                 )
@@ -338,7 +338,7 @@ class _Watch:
         """Takes note of a read that is queued now."""
         with self._lock:
             if memory.numel() == 0 or _address(memory) not in self._used:
-                return  # a tensor that was sent is nobody else's
+                return  # nothing is ever copied to a tensor that was sent
             where = _address(memory), _bytes_of(memory)
             for each in self._queue:
                 if each.target is not None and _is_shared(where, each.target):

@@ -84,7 +84,7 @@ def rooms_for(
     )
 
 
-RING_SHARE = 4
+RING_SHARE = 8
 """What is on its way to a device takes no more than one in so many bytes of what may be taken."""
 
 
@@ -203,7 +203,9 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
         tally.bytes_placed += moved
         budget.take("device", moved, near)
         return Kept(near, choice, InPlace(near, link.device, tally), link.device)
-    policies, reason = _policies(choice, resident, options)
+    room = budget.left("device", link.free_bytes())
+    room -= ring.places * place_bytes(resident.columns, ring.place_rows)
+    policies, reason = _policies(choice, resident, options, room)
     staged = Staged(
         resident,
         link,
@@ -215,14 +217,16 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
     )
     budget.take("device", staged.device_bytes, staged)
     policy = reason if choice.tier == "mixed" else ""
+    if choice.tier == "mixed" and staged.capacity == 0:
+        choice = replace(choice, tier=choice.rest or "host")
     choice = replace(choice, cached=staged.capacity)
     return Kept(resident, choice, staged, link.device, (), policy)
 
 
 def _policies(
-    choice: Choice, resident: Resident, options: Options
+    choice: Choice, resident: Resident, options: Options, room: int
 ) -> tuple[Callable[[bool], Policy], str]:
-    """What makes the policy of a tier, and why it is the one."""
+    """What makes the policy of a tier, and why it is the one; `room` is in bytes."""
     name, outlook, count = options.placing.policy, options.outlook, len(resident)
     if choice.cached == 0:
         return lambda is_first: Static(count, 0), ""
@@ -232,7 +236,7 @@ def _policies(
                 f"policy={name!r} exchanges samples on the device, which must be of one size for "
                 "that; these differ: take policy='static'"
             )
-        capacity = _fitting(choice.cached, resident)
+        capacity = _fitting(choice.cached, resident, room)
         return lambda is_first: Static(count, capacity), RAGGED_POLICY
 
     def make(is_first: bool) -> tuple[Policy, str]:
@@ -249,16 +253,15 @@ def _policies(
     return lambda is_first: make(is_first)[0], make(True)[1]
 
 
-def _fitting(capacity: int, resident: Resident) -> int:
-    """How many samples that differ in size have the room of so many mean ones."""
-    room = capacity * max(1, resident.nbytes // max(1, len(resident.columns[0])))
+def _fitting(capacity: int, resident: Resident, room: int) -> int:
+    """How many samples that differ in size have room, at most so many."""
     rows = None if resident.rows is None else resident.rows.numpy()
     while capacity:
         kept = Static(len(resident), capacity).preload()
         taken = bytes_of(resident.columns, kept if rows is None else rows[kept])
         if taken <= room:
             break
-        capacity = min(capacity - 1, capacity * room // taken)
+        capacity = min(capacity - 1, capacity * max(0, room) // taken)
     return capacity
 
 

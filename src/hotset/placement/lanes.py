@@ -251,7 +251,7 @@ def bytes_of(columns: Sequence[Column], rows: np.ndarray) -> int:
     for column in columns:
         if isinstance(column, DenseColumn):
             total += row_bytes(column) * len(rows)
-        elif isinstance(column, RaggedColumn):
+        elif isinstance(column, RaggedColumn) and is_passing(column):
             total += int(sizes_of(column)[rows].sum()) * column.data.element_size()
     return total
 
@@ -266,7 +266,7 @@ def place_bytes(columns: Sequence[Column], rows: int) -> int:
     for column in columns:
         if isinstance(column, DenseColumn):
             total += rows * row_bytes(column)
-        elif isinstance(column, RaggedColumn):
+        elif isinstance(column, RaggedColumn) and is_passing(column):
             sizes = sizes_of(column)
             values = max(2 * rows * int(sizes.mean()), int(sizes.max())) if len(sizes) else 0
             total += max(1, values) * column.data.element_size()
