@@ -88,6 +88,25 @@ def test_what_is_foreseen_comes(name: str, shared: bool, settings: tuple[int, bo
     assert [len(found) for found in foreseen.values()] == [1, 2, 4, 4, 4, 3, 2][: len(foreseen)]
 
 
+def test_every_epoch_looks_anew() -> None:
+    """What was foreseen is forgotten where others drew from the generator, or a state is loaded."""
+    loader, own = made("weighted", OwnCode(LENGTH))
+    order = SamplerOrder(loader, LENGTH)
+    peek = order.outlook.peek
+    assert peek is not None
+    list(order.begin(0)[1])
+    before = listed(peek(1))
+    torch.rand(3, generator=own)
+    start, batches = order.begin(1)
+    assert listed(batches) != before
+    foreseen = listed(peek(2))
+    assert foreseen == listed(order.begin(2)[1])
+    list(order.begin(0)[1])
+    assert listed(peek(1)) != foreseen
+    list(order.replay(start, 2)[0])
+    assert listed(peek(2)) == foreseen
+
+
 def test_an_order_without_draws_is_foreseen() -> None:
     """In order, epoch after epoch."""
     order = SamplerOrder(DataLoader(OwnCode(5), 3), 5)
