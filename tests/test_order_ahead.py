@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +106,21 @@ def test_every_epoch_looks_anew() -> None:
     assert listed(peek(1)) != foreseen
     list(order.replay(start, 2)[0])
     assert listed(peek(2)) == foreseen
+
+
+def test_looking_ahead_holds_no_more_with_time() -> None:
+    """One copy of the order at most, however many epochs there were."""
+    order = SamplerOrder(made("replacement", OwnCode(LENGTH))[0], LENGTH)
+    peek = order.outlook.peek
+    assert peek is not None
+    gc.collect()
+    before = sum(type(one) is SamplerOrder for one in gc.get_objects())
+    for epoch in range(6):
+        list(order.begin(epoch)[1])
+        list(peek(epoch + 1))
+        list(peek(epoch + 2))
+    gc.collect()
+    assert sum(type(one) is SamplerOrder for one in gc.get_objects()) == before + 1
 
 
 def test_an_order_without_draws_is_foreseen() -> None:

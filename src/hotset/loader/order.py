@@ -237,7 +237,7 @@ class SamplerOrder:
         if drawn_from is not None:
             generator.set_state(drawn_from.get_state())
             sampler.generator = generator
-        twin._sampler = sampler
+        twin._sampler, twin._coming = sampler, iter(())
         twin._batch_sampler = BatchSampler(sampler, own.batch_size, own.drop_last)
         # Where seeds come from elsewhere, they do not matter to the order.
         twin._generator = generator if self._generator is drawn_from else torch.Generator()
