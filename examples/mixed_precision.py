@@ -47,6 +47,8 @@ class Outcome:
         losses: the mean loss of each epoch.
         batch_dtype: of the images as the loader gave them.
         batch_norm_dtypes: of BatchNorm's parameters and running statistics, by name.
+        scale: times how much the last backward pass was larger than that of the loss itself, as
+            measured where it began; 1 without a scaler.
         vanished: of the last step's gradients, those that are zero though float32's are not; a
             share.
         are_finite: whether all gradients of the last step are finite.
@@ -55,6 +57,7 @@ class Outcome:
     losses: tuple[float, ...]
     batch_dtype: torch.dtype
     batch_norm_dtypes: dict[str, torch.dtype]
+    scale: float
     vanished: float
     are_finite: bool
 
@@ -128,6 +131,7 @@ def train(device: torch.device, half: torch.dtype, epochs: int = 4) -> Outcome:
             optimizer.zero_grad()
             with torch.autocast(device.type, dtype=half):
                 outputs = network(images)
+            outputs.retain_grad()  # only for `scale_of` below
             loss = functional.cross_entropy(outputs.float(), labels)
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)  # needed only where gradients are looked at or clipped
@@ -140,6 +144,7 @@ def train(device: torch.device, half: torch.dtype, epochs: int = 4) -> Outcome:
         losses=tuple(losses),
         batch_dtype=images.dtype,
         batch_norm_dtypes=batch_norm_dtypes(network),
+        scale=scale_of(outputs, labels),
         vanished=vanished(network, images, labels),
         are_finite=bool(gradients.isfinite().all()),
     )
@@ -159,6 +164,20 @@ def batch_norm_dtypes(network: nn.Module) -> dict[str, torch.dtype]:
 def gradients_of(network: nn.Module) -> Tensor:
     """(parameters,) all gradients end to end."""
     return torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
+
+
+def scale_of(outputs: Tensor, labels: Tensor) -> float:
+    """Times how much the gradients of outputs are larger than those of their loss itself.
+
+    Args:
+        outputs: (B, classes) in half precision, with the gradients of a backward pass.
+        labels: (B,) int64.
+    """
+    assert outputs.grad is not None
+    single = outputs.detach().float().requires_grad_()
+    functional.cross_entropy(single, labels).backward()
+    assert single.grad is not None
+    return float(outputs.grad.float().norm() / single.grad.norm())
 
 
 def vanished(network: nn.Module, images: Tensor, labels: Tensor) -> float:
@@ -220,6 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"epoch {number}: loss {loss:.4f}")
     for name, dtype in outcome.batch_norm_dtypes.items():
         print(f"BatchNorm {name}: {dtype}")
+    print(f"the loss was scaled by: {outcome.scale:,.0f}")
     print(f"gradients finite: {outcome.are_finite}")
     print(f"gradients that vanished: {outcome.vanished:.2%}")
     for is_scaled in (False, True):

@@ -49,6 +49,13 @@ def test_mixed_precision_loses_no_gradient(outcome: tuple[torch.dtype, Outcome])
     assert outcome[1].vanished == 0
 
 
+def test_mixed_precision_scales_in_float16_only(outcome: tuple[torch.dtype, Outcome]) -> None:
+    """What the last backward pass of the training shows: a new scaler's 65,536, or none."""
+    half, found = outcome
+    expected = 2.0**16 if half is torch.float16 else 1.0
+    assert found.scale == pytest.approx(expected, rel=0.01)
+
+
 def test_gradients_that_float16_lacks_need_the_scaler() -> None:
     """Without one all are zero; with one they are float32's, to float16's precision."""
     lost = mixed_precision.tiny_loss_gradients(CPU, is_scaled=False)
@@ -92,6 +99,7 @@ def test_mixed_precision_as_a_script() -> None:
         for name in ("weight", "bias", "running_mean", "running_var")
     ]
     assert lines[11:] == [
+        "the loss was scaled by: 1",
         "gradients finite: True",
         "gradients that vanished: 0.00%",
         "float16, a tiny loss, without one: 100% of the gradients are zero",

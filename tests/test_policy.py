@@ -386,6 +386,27 @@ def test_name_is_followed() -> None:
     assert policy.preload().tolist() == [3, 1]
 
 
+def test_next_use_says_that_it_sees_one_epoch() -> None:
+    """Where samples repeat and later epochs are not known; and what helps."""
+    for name, reason in (
+        ("auto", "samples repeat, and the order shows"),
+        ("next-use", "asked for"),
+    ):
+        policy, why = choose_policy(
+            name, "repeats", 4, 2, may_read_ahead=True, is_future_known=False
+        )
+        assert policy.name == "next-use"
+        assert why.startswith(f"next-use: {reason}")
+        assert why.endswith(
+            "; only this epoch's order is known, as the sampler draws from torch's own generator: "
+            "give it a generator of its own"
+        )
+    policy, why = choose_policy(
+        "static", "repeats", 4, 2, may_read_ahead=True, is_future_known=False
+    )
+    assert why == "static: asked for"
+
+
 def test_policy_that_cannot_be_had_is_refused() -> None:
     """Next-use without a known order; and a name that is none."""
     with pytest.raises(ConfigError, match="may not be read ahead: it could draw other samples"):

@@ -33,6 +33,8 @@ from hotset.rng import Key
 
 DEFAULT = "default"
 """Name of torch's own generator in a state."""
+DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+"""torch's samplers whose order follows from a generator alone."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,8 @@ class SamplerOrder:
         self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
         self.run_seed: int | None = None
         self._epoch = 0
+        self._twin: SamplerOrder | None = None
+        self._coming: Iterator[np.ndarray] = iter(())
 
     @property
     def may_repeat(self) -> bool:
@@ -189,16 +193,55 @@ class SamplerOrder:
             reuse=reuse,
             may_read_ahead=reuse != "unknown" or self._ahead > 0,
             weights=weights,
-            peek=self._peek if type(sampler) is DistributedSampler else None,
+            peek=self._peek if self._is_foreseen() else None,
             batch_rows=size if isinstance(size, int) else BATCH_ROWS,
         )
 
+    def _is_foreseen(self) -> bool:
+        """Whether the epochs to come can be told, if nobody else draws from their generator."""
+        sampler = self._sampler
+        if type(self._batch_sampler) is not BatchSampler:
+            return False
+        if type(sampler) in (DistributedSampler, SequentialSampler):
+            return True
+        own = getattr(sampler, "generator", None)
+        is_own = isinstance(own, torch.Generator) and own is not torch.default_generator
+        return type(sampler) in DRAWING and is_own
+
     def _peek(self, epoch: int) -> Iterator[np.ndarray]:
-        """The batches of an epoch to come, if `set_epoch` is called for each in turn."""
-        sampler: Any = copy.copy(self._sampler)
-        sampler.set_epoch(sampler.epoch + epoch - self._epoch)
+        """The batches of an epoch to come, as copies of sampler and generator give them.
+
+        To be called when the batches of this epoch are all drawn. They come to be if nobody else
+        draws from the generator, and `set_epoch` is called for each epoch in turn.
+        """
+        if type(self._sampler) is DistributedSampler:
+            sampler: Any = copy.copy(self._sampler)
+            sampler.set_epoch(sampler.epoch + epoch - self._epoch)
+            own: Any = self._batch_sampler
+            return map(self._ids, BatchSampler(sampler, own.batch_size, own.drop_last))
+        if not self._is_foreseen():
+            return iter(())  # the sampler was given another generator since
+        if self._twin is None or self._twin._epoch >= epoch:
+            self._twin, self._coming = self._copied(), iter(())
+        while self._twin._epoch < epoch:
+            for _ in self._coming:
+                pass  # the next epoch begins where the generator is behind the last batch
+            self._coming = self._twin.begin(self._twin._epoch + 1)[1]
+        return self._coming
+
+    def _copied(self) -> SamplerOrder:
+        """The same order, which from here on draws from generators of its own."""
         own: Any = self._batch_sampler
-        return map(self._ids, BatchSampler(sampler, own.batch_size, own.drop_last))
+        twin, sampler = copy.copy(self), copy.copy(own.sampler)
+        drawn_from, generator = getattr(sampler, "generator", None), torch.Generator()
+        if drawn_from is not None:
+            generator.set_state(drawn_from.get_state())
+            sampler.generator = generator
+        twin._sampler, twin._coming = sampler, iter(())
+        twin._batch_sampler = BatchSampler(sampler, own.batch_size, own.drop_last)
+        # Where seeds come from elsewhere, they do not matter to the order.
+        twin._generator = generator if self._generator is drawn_from else torch.Generator()
+        return twin
 
     def __len__(self) -> int:
         return len(self._batch_sampler)  # type: ignore[arg-type]
@@ -207,7 +250,7 @@ class SamplerOrder:
         self.run_seed = run_seed
 
     def begin(self, epoch: int) -> tuple[Start, Iterator[np.ndarray]]:
-        self._epoch = epoch
+        self._epoch, self._twin = epoch, None
         states = {name: _encode(g.get_state()) for name, g in self._generators().items()}
         is_drawn = self.run_seed is None or not self._draws_once
         opened = 2 if self._ahead and is_drawn else 1
@@ -221,7 +264,7 @@ class SamplerOrder:
         return start, _read_ahead(batches, self._ahead)
 
     def replay(self, start: Start, skip: int) -> tuple[Iterator[np.ndarray], list[np.ndarray]]:
-        self._epoch = start.epoch
+        self._epoch, self._twin = start.epoch, None
         with self._generators_at(start):
             seed, batches = self._open(start.is_drawn, start.opened)
             if start.is_drawn and seed != start.seed:

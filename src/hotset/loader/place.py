@@ -247,6 +247,7 @@ def _policies(
             choice.cached,
             weights=outlook.weights,
             may_read_ahead=outlook.may_read_ahead,
+            is_future_known=outlook.is_future_known,
             first=_first(options, choice.cached) if is_first else None,
         )
 

@@ -22,7 +22,8 @@ class Outlook:
         reuse: how samples come again.
         may_read_ahead: whether batches may be asked for before they are wanted.
         weights: (N,) how often each sample is drawn, up to a factor; None where that is not known.
-        peek: the batches of an epoch to come, by its number; None where they cannot be known.
+        peek: the batches of an epoch to come, by its number, to be asked for in turn when this
+            one's are all drawn; None where they cannot be known.
         batch_rows: samples in a batch, as a rule.
     """
 
@@ -31,3 +32,8 @@ class Outlook:
     weights: np.ndarray | None = None
     peek: Callable[[int], Iterator[np.ndarray]] | None = None
     batch_rows: int = BATCH_ROWS
+
+    @property
+    def is_future_known(self) -> bool:
+        """Whether the order of later epochs can be known."""
+        return self.peek is not None

@@ -300,6 +300,7 @@ def choose_policy(
     *,
     weights: np.ndarray | None = None,
     may_read_ahead: bool,
+    is_future_known: bool = True,
     first: np.ndarray | None = None,
 ) -> tuple[Policy, str]:
     """A policy, and a sentence that says why this one.
@@ -311,6 +312,7 @@ def choose_policy(
         capacity: slots.
         weights: (N,) of a sampler that draws by them; None where they are not known.
         may_read_ahead: whether the order can be known beforehand.
+        is_future_known: whether that of later epochs can, too.
         first: (P,) rows that next-use is to begin with.
 
     Raises:
@@ -325,6 +327,11 @@ def choose_policy(
                 'policy="next-use" must know the order beforehand, and this sampler\'s may not be '
                 'read ahead: it could draw other samples then; give policy="auto", or a sampler '
                 "whose order follows from a seed of its own"
+            )
+        if reuse == "repeats" and not is_future_known:
+            why += (
+                "; only this epoch's order is known, as the sampler draws from torch's own "
+                "generator: give it a generator of its own"
             )
         return NextUse(samples, capacity, first=first), f"next-use: {why}"
     if chosen == "lru":

@@ -242,9 +242,12 @@ class Staged:
 
     def _later(self, epoch: int) -> Iterator[np.ndarray]:
         """The requests of the epochs to come, where they can be known."""
-        while self._peek is not None:
-            epoch += 1
-            yield from self._peek(epoch)
+        is_known = self._peek is not None
+        while self._peek is not None and is_known:
+            epoch, is_known = epoch + 1, False  # one without requests says nothing of the next
+            for ids in self._peek(epoch):
+                is_known = True
+                yield ids
 
     def _submit(self, wanted: Wanted, pool: ThreadPoolExecutor) -> _Ticket:
         rows, lookup = self._host_rows(wanted.ids), self._policy.look_up(wanted.ids)

@@ -274,6 +274,7 @@ class Estimate:
             self.choice.cached,
             weights=outlook.weights,
             may_read_ahead=outlook.may_read_ahead,
+            is_future_known=outlook.is_future_known,
         )[1]
 
     def _about_tiers(self) -> list[str]:
