@@ -103,7 +103,7 @@ def actions(loader: hotset.Loader) -> list[str]:
 def test_every_sample_is_what_the_own_chain_gives(
     kind: str, interpolation: str, version: str, size: Any
 ) -> None:
-    """PIL images bit for bit, tensors within one level, whatever is behind the crop."""
+    """PIL images bit for bit, tensors within torch's own rounding, whatever is behind the crop."""
     module = VERSIONS[version]
     crops = [
         module.RandomResizedCrop(8, interpolation=InterpolationMode(interpolation)),
@@ -284,11 +284,13 @@ def test_one_image_of_other_channels(cache: bool, tmp_path: Path) -> None:
 class Doctored(ResizedCrop):
     """A crop whose every result is some levels off."""
 
-    by = 0
+    by = once = 0
 
     def apply_ragged(self, images: Any, params: Any) -> Tensor:
         found = super().apply_ragged(images, params).int()
-        return (found + torch.where(found > 100, -self.by, self.by)).to(torch.uint8)
+        found += torch.where(found > 100, -self.by, self.by)
+        found[:, 0, 0, 0] += self.once
+        return found.to(torch.uint8)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.float16, torch.bfloat16])
@@ -296,7 +298,7 @@ class Doctored(ResizedCrop):
 def test_a_difference_of_two_levels_is_caught(
     kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One level passes for tensors, whose resizing rounds elsewhere; for PIL images none does."""
+    """For tensors, whose resizing rounds elsewhere, one level passes, and two of a single value."""
     chain = v2.Compose([v2.RandomResizedCrop(8), *tail(v2, kind)])
     image = np.full((30, 30, 3), 100, np.uint8)
 
@@ -307,8 +309,11 @@ def test_a_difference_of_two_levels_is_caught(
 
     monkeypatch.setattr("hotset.kernels.dispatch.lower_crop", lambda op: "doctored")
     monkeypatch.setattr("hotset.chain.torchvision.ResizedCrop", Doctored)
-    for by, is_caught in ((0, False), (1, kind == "RGB"), (2, True)):
+    is_picture = kind == "RGB"
+    ways = ((0, 0, False), (1, 0, is_picture), (1, 1, is_picture), (1, 4, True), (2, 0, True))
+    for by, once, is_caught in ways:
         monkeypatch.setattr(Doctored, "by", by)
+        monkeypatch.setattr(Doctored, "once", once)
         if not is_caught:
             compared(Even(chain), dtype=dtype)
             continue

@@ -32,6 +32,13 @@ from hotset.sample.column import describe, encode
 from hotset.sample.tree import Spec, batch_leaves, flatten, unflatten
 from hotset.sources.source import Source, read
 
+RARE_VALUES = 4
+"""So many values of a resized image may differ by two levels, where the others may by one.
+
+torch's weights have 16 bits, Pillow's 22, and both round behind each of two passes: where both
+roundings fall to the other side the difference is two. Of 12 million values 4 did.
+"""
+
 
 class SpotCheck:
     """Compares samples of batches with what the user's own chain makes of them.
@@ -133,8 +140,10 @@ class SpotCheck:
                 values = op.apply(values, {})
         # Rounded as the batch is: in half precision a level may be more than in single precision.
         steps = values[0].to(found.dtype).double().diff(dim=2).abs()
-        most = steps.amax(dim=2, keepdim=True) * levels  # (C, 1, 1)
-        return bool(((found.cpu().double() - wanted.cpu().double()).abs() <= most * 1.001).all())
+        most = steps.amax(dim=2, keepdim=True) * (levels * 1.001)  # (C, 1, 1)
+        differing = (found.cpu().double() - wanted.cpu().double()).abs()
+        rare = max(RARE_VALUES, found.numel() // 1000)
+        return bool((differing <= 2 * most).all() and (differing > most).sum() <= rare)
 
     def _made_again(self, index: int, calls: list[StepCall]) -> Any:
         """A sample by the user's own chain, rounded at the cut where it is kept so."""
