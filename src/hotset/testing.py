@@ -63,7 +63,7 @@ class SimulatedAccelerator:
         >>> for batch in loader:
         ...     device.run(0.01)  # a step of 10 ms
         >>> device.bytes_copied - placed, round(device.time, 6), round(sum(device.waits[1:]), 6)
-        (4000, 0.054, 0.0)
+        (4000, 0.054, 0)
     """
 
     name = "simulated accelerator"
