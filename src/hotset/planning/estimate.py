@@ -29,6 +29,7 @@ from hotset.placement.plan import Plan
 from hotset.placement.policy import RAGGED_POLICY, choose_policy
 from hotset.placement.tiers import Choice
 from hotset.planning.cuts import Epoch, Fact, cuts_of
+from hotset.planning.handing import Handing, handing_of
 from hotset.planning.measure import (
     ROUNDS,
     Clock,
@@ -144,6 +145,21 @@ class Estimate:
         )
         return ms, min(busy, cores)
 
+    @cached_property
+    def handing(self) -> Handing:
+        """What the plain loader's worker processes cost beside their work."""
+        collate = self.options.collate or (self.forms.collate if self.forms else default_collate)
+        found = handing_of(
+            self.measured.samples,
+            collate,
+            batch_size=measured_size(self.asked.batch_size, self.final_bytes),
+            workers=self.options.workers,
+            cores=_cores(),
+            settings=self.options.settings,
+            clock=self.clock,
+        )
+        return replace(found, start_ms=0.0) if self.asked.is_persistent else found
+
     def copied(self, choice: Choice, bytes_per_sample: int, position: Position) -> float:
         """Bytes that are copied to the device for a sample, in the mean."""
         if not self.is_apart:
@@ -225,6 +241,8 @@ class Estimate:
             step_cores=step_cores,
             busy=self.measured.busy,
             unkept=self.unkept,
+            start_ms=self.handing.start_ms,
+            hand_ms=self.handing.batch_ms,
         )
 
     def plan(self, notes: Sequence[str]) -> Plan:

@@ -35,6 +35,8 @@ class Costs:
         step_cores: cores that the step keeps busy while it runs; at most `cores`.
         busy: the share of its time that reading keeps a core busy for; the rest is waiting.
         unkept: why nothing is kept; empty where something is.
+        start_ms: starting the worker processes, once in an epoch.
+        hand_ms: handing a batch over from one, at least.
     """
 
     samples: int
@@ -53,6 +55,8 @@ class Costs:
     step_cores: float = 0.0
     busy: float = 1.0
     unkept: str = ""
+    start_ms: float = 0.0
+    hand_ms: float = 0.0
 
     @property
     def parallel(self) -> int:
@@ -67,14 +71,25 @@ class Costs:
     @property
     def data_ms(self) -> float:
         """What the plain loader takes for a batch."""
-        return self.sample_ms * self.batch_size / self.parallel
+        return self._fed(self.sample_ms * self.batch_size)
+
+    @property
+    def starting_ms(self) -> float:
+        """A batch's share of starting the workers."""
+        return self.start_ms / self.batches
+
+    def _fed(self, workers_ms: float) -> float:
+        """What a batch takes that workers make, in so many milliseconds of one process."""
+        if not self.workers:
+            return workers_ms
+        return max(workers_ms / self.parallel, self.hand_ms) + self.starting_ms
 
     @property
     def left_ms(self) -> float:
         """What is left of that behind the cut."""
         if self.unkept:
             return self.data_ms
-        return self.rest_ms / self.parallel if self.is_rest_in_workers else self.rest_ms
+        return self._fed(self.rest_ms) if self.is_rest_in_workers else self.rest_ms
 
     def plain_ms(self, step_ms: float) -> float:
         """A batch of the plain loader with its step, which workers run beside."""
@@ -82,7 +97,7 @@ class Costs:
         if not self.workers:
             return self.data_ms + there
         shared = self.shared_ms(self.sample_ms * self.batch_size, step_ms)
-        return max(self.data_ms, there, shared)
+        return max(self.data_ms, there + self.starting_ms, shared)
 
     def shared_ms(self, workers_ms: float, step_ms: float) -> float:
         """What a batch takes at least where the step and the workers use the same cores.
@@ -99,7 +114,7 @@ class Costs:
             return self.plain_ms(step_ms)
         if self.is_rest_in_workers and self.workers:
             shared = self.shared_ms(self.rest_ms, step_ms)
-            return max(self.left_ms, self.copy_ms + step_ms, shared)
+            return max(self.left_ms, self.copy_ms + step_ms + self.starting_ms, shared)
         if self.is_copied_ahead:
             return self.left_ms + max(self.copy_ms, step_ms)
         return self.left_ms + self.copy_ms + step_ms

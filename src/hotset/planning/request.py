@@ -51,6 +51,7 @@ class Asked:
         drawn: samples in an epoch.
         step: a training step, its time, or None.
         samples: how many samples are measured at most.
+        is_persistent: whether the plain loader keeps its workers from one epoch to the next.
     """
 
     dataset: Any
@@ -60,6 +61,7 @@ class Asked:
     drawn: int
     step: Step
     samples: int
+    is_persistent: bool = False
 
 
 def asked_for(
@@ -142,6 +144,7 @@ def asked_for(
         length if drawn is None else drawn,
         _checked_step(step),
         _whole("samples", samples, 2),
+        is_persistent=isinstance(data, DataLoader) and data.persistent_workers,
     )
 
 

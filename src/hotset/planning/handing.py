@@ -1,0 +1,99 @@
+"""What worker processes cost beside their work: starting them, and handing batches over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from hotset.planning.measure import Clock
+
+BATCHES = 24
+"""Batches whose handing over is timed."""
+AHEAD = 3
+"""Batches that each worker has made by the time that the first comes, and one more; not timed."""
+
+
+@dataclass(frozen=True)
+class Handing:
+    """What worker processes cost.
+
+    Attributes:
+        start_ms: until the first batch comes, once in an epoch.
+        batch_ms: from one batch to the next where making them takes no time.
+    """
+
+    start_ms: float = 0.0
+    batch_ms: float = 0.0
+
+
+class _Made(Dataset[Any]):
+    """Finished samples, again and again.
+
+    Args:
+        samples: that there are.
+        length: how many are to be had.
+    """
+
+    def __init__(self, samples: Sequence[Any], length: int) -> None:
+        self._samples, self._length = samples, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        return self._samples[index % len(self._samples)]
+
+
+def handing_of(
+    samples: Sequence[Any],
+    collate: Callable[[list[Any]], Any],
+    *,
+    batch_size: int,
+    workers: int,
+    cores: int,
+    settings: dict[str, Any],
+    clock: Clock,
+) -> Handing:
+    """Starts worker processes that have nothing to do but to hand over batches, and times them.
+
+    Args:
+        samples: some finished ones.
+        collate: puts a batch together.
+        batch_size: samples in a batch.
+        workers: processes; 0 costs nothing.
+        cores: that there are; no more processes are started, and starting takes as long for each.
+        settings: of the plain loader.
+        clock: gives seconds.
+    """
+    if workers == 0:
+        return Handing()
+    started = min(workers, cores)
+    taken = ("multiprocessing_context", "prefetch_factor", "timeout")
+    ahead = AHEAD * started
+    loader: DataLoader[Any] = DataLoader(
+        _Made(samples, (2 * ahead + BATCHES) * batch_size),
+        batch_size,
+        num_workers=started,
+        collate_fn=collate,
+        generator=torch.Generator(),  # its seed is drawn from here, not from the user's
+        **{name: settings[name] for name in taken if settings.get(name) is not None},
+    )
+    begin = clock()
+    batches = iter(loader)
+    next(batches)
+    first = clock()
+    for _ in itertools.islice(batches, ahead):
+        pass
+    steady = clock()
+    for _ in itertools.islice(batches, BATCHES):
+        pass
+    end = clock()
+    return Handing(
+        start_ms=1000 * (first - begin) * workers / started,
+        batch_ms=1000 * (end - steady) / BATCHES,
+    )

@@ -1,0 +1,77 @@
+"""What worker processes cost beside their work, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset, default_collate
+
+import hotset
+from hotset.planning.handing import BATCHES, Handing, handing_of
+from hotset.planning.predict import Costs
+
+SAMPLES = [(torch.zeros(3), 1), (torch.ones(3), 2)]
+
+
+def handed(workers: int, cores: int = 2) -> Handing:
+    """Timed by a clock that is a second on whenever it is asked."""
+    ticks = itertools.count()
+    return handing_of(
+        SAMPLES,
+        default_collate,
+        batch_size=4,
+        workers=workers,
+        cores=cores,
+        settings={"prefetch_factor": 2, "timeout": 0},
+        clock=lambda: float(next(ticks)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "start_ms"), [(1, 2, 1000), (2, 2, 1000), (3, 1, 3000)]
+)
+def test_what_is_timed(workers: int, cores: int, start_ms: float) -> None:
+    """To the first batch, for each of the processes; and from one batch to the next."""
+    state = torch.random.get_rng_state()
+    assert handed(workers, cores) == Handing(start_ms, 1000 / BATCHES)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_main_process_hands_nothing_over() -> None:
+    """Without workers nothing is started, and nothing timed."""
+    assert handed(0) == Handing()
+
+
+def test_costs_of_workers() -> None:
+    """Starting is shared by an epoch's batches; handing over bounds them."""
+    costs = Costs(
+        samples=100,
+        kept=100,
+        batch_size=10,
+        workers=2,
+        cores=2,
+        sample_ms=0.1,
+        start_ms=50.0,
+        hand_ms=3.0,
+    )
+    assert costs.data_ms == 3.0 + 5.0  # not the 0.5 of making it
+    assert costs.plain_ms(1.0) == 8.0
+    assert costs.plain_ms(20.0) == 25.0
+    assert costs.left_ms == 0.0
+
+
+@pytest.mark.parametrize(("is_persistent", "data_ms"), [(False, 1000 + 800 / 8), (True, 1000)])
+def test_workers_that_stay_are_started_once(
+    is_persistent: bool, data_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What that takes is no epoch's then."""
+    monkeypatch.setattr(
+        "hotset.planning.estimate.handing_of", lambda *args, **options: Handing(800.0, 1000.0)
+    )
+    data = TensorDataset(torch.zeros(40, 2), torch.arange(40))
+    loader = DataLoader(data, 5, num_workers=1, persistent_workers=is_persistent)
+    prediction = hotset.plan(loader, device="cpu", step=0.0).prediction
+    assert prediction is not None
+    assert prediction.data_ms == data_ms
