@@ -42,7 +42,7 @@ WAYS = pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "N
 def _gathering(*, is_compiled: bool, least_source: int = 0) -> Iterator[None]:
     """Where numba is there or is not, and even small fields are worth it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gather, "has_kernel", lambda: is_compiled)
+        patch.setattr(gather, "has_numba", lambda: is_compiled)
         patch.setattr(gather, "LEAST_SOURCE", least_source)
         yield
 

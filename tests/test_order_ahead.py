@@ -306,3 +306,15 @@ def test_weighted_hits_are_more_than_those_of_the_heaviest(share: float) -> None
         for policy in ("auto", "static")
     }
     assert rates["auto"] > rates["static"] + 0.03
+
+
+class Pairs(BatchSampler):
+    """A batch sampler of the user's own."""
+
+
+def test_a_batch_sampler_of_the_users_own_is_not_read_ahead() -> None:
+    """Whatever sampler it has inside: it may do anything."""
+    sampler = WeightedRandomSampler(torch.ones(10), 10)
+    loader = DataLoader(range(10), batch_sampler=Pairs(sampler, 2, False))  # type: ignore[arg-type]
+    outlook = SamplerOrder(loader, 10).outlook
+    assert (outlook.reuse, outlook.may_read_ahead, outlook.weights) == ("unknown", False, None)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from importlib.util import find_spec
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from hotset.kernels.arena import KEPT, Arena
-from hotset.kernels.threads import Threads
+from hotset.kernels.threads import Threads, has_numba
 
 LEAST_SHARED = 1 << 20
 """Fewer bytes than this are left to one thread: it gathers a tenth of them while another begins."""
@@ -26,12 +25,6 @@ LEAST_RECYCLED = 128 << 10
 
 Gathering = Callable[[Sequence[Tensor], Tensor, Sequence[int]], list[list[Tensor]]]
 """(fields (N, ...), rows (B,) int64, sizes that add up to B) -> for every field its batches."""
-
-
-@cache
-def has_kernel() -> bool:
-    """Whether rows can be gathered by compiled code."""
-    return find_spec("numba") is not None
 
 
 def gather_rows(source: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
@@ -65,7 +58,7 @@ def gather_rows(source: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         wanted = (len(rows), source.shape[1])
         raise ValueError(f"`out` must have the shape {wanted} for these rows, got {out.shape}")
     check_rows(rows, len(source))
-    if not has_kernel():
+    if not has_numba():
         # With the mode "raise" NumPy copies twice.
         source.take(rows, 0, out=out, mode="clip")
         return
@@ -86,7 +79,7 @@ def check_rows(rows: np.ndarray, length: int) -> None:
     """
     if len(rows) == 0:
         return
-    if has_kernel():
+    if has_numba():
         from hotset.kernels.gather_cpu import greatest
 
         if greatest(rows) < length:
@@ -120,7 +113,7 @@ def choose_gather(
         device: where they lie.
         threads: how many; None for torch's number.
     """
-    is_worth_it = device.type == "cpu" and nbytes >= LEAST_SOURCE and has_kernel()
+    is_worth_it = device.type == "cpu" and nbytes >= LEAST_SOURCE and has_numba()
     return RowGather(threads) if is_worth_it else None
 
 

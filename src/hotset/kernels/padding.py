@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hotset.kernels.threads import has_numba
 from hotset.sample import padding as reference
-from hotset.sample.padding import INTEGERS, Jagged, Padded, bits_of, fill_of, near, padded_shape
+from hotset.sample.moving import to_device
+from hotset.sample.padding import INTEGERS, Jagged, Padded, bits_of, fill_of, padded_shape
 
 
 def pad_rows(data: Tensor, index: np.ndarray, *, padded: Padded, axis: int = 0) -> Tensor:
@@ -64,7 +66,7 @@ def jagged_rows(data: Tensor, index: np.ndarray) -> Jagged:
     out = torch.empty(runs.shape, dtype=data.dtype)
     starts = np.ascontiguousarray(runs.starts)
     join_lines(bits_of(data).numpy(), starts, runs.sizes, bits_of(out).view(-1).numpy())
-    return Jagged(out, near(runs.offsets, data.device), runs.least, runs.most)
+    return Jagged(out, to_device(runs.offsets, data.device), runs.least, runs.most)
 
 
 def join_rows(data: Tensor, starts: np.ndarray, sizes: np.ndarray, out: Tensor) -> None:
@@ -93,4 +95,4 @@ def join_rows(data: Tensor, starts: np.ndarray, sizes: np.ndarray, out: Tensor) 
 
 
 def _is_compiled(data: Tensor) -> bool:
-    return data.device.type == "cpu" and data.element_size() in INTEGERS
+    return data.device.type == "cpu" and data.element_size() in INTEGERS and has_numba()

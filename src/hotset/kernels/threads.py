@@ -6,12 +6,20 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.util import find_spec
 from types import TracebackType
 
 import torch
 
 MIN_ITEMS = 16
 """Fewer samples are not worth a second thread: handing over costs about 30 microseconds."""
+
+
+@cache
+def has_numba() -> bool:
+    """Whether code can be compiled for the CPU."""
+    return find_spec("numba") is not None
 
 
 class Threads:

@@ -11,7 +11,6 @@ import torch
 
 from hotset.chain.split import Decision
 from hotset.chain.step import Chained
-from hotset.errors import SchemaError
 from hotset.kernels.dispatch import Engine, choose_engine, choose_ragged_engine
 from hotset.kernels.gather import RowGather, choose_gather
 from hotset.loader.batch import Pipeline
@@ -22,8 +21,8 @@ from hotset.loader.cut import fitted
 from hotset.loader.digest import fingerprint_of
 from hotset.loader.epochs import Parts
 from hotset.loader.filling import FillingPipeline
-from hotset.loader.fit import check_fit, fits_stages, forms_of
-from hotset.loader.forms import Forms, asked_of
+from hotset.loader.fit import check_batches, check_fit, fits_stages, forms_of
+from hotset.loader.forms import Forms
 from hotset.loader.gathered import BatchPipeline, ragged_images
 from hotset.loader.keep import keep
 from hotset.loader.moved import MovedPipeline
@@ -35,7 +34,6 @@ from hotset.ops.resample import makes_one_size
 from hotset.placement.plan import Plan
 from hotset.placement.ring import MOST_TOGETHER
 from hotset.placement.stats import Tally
-from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import DenseColumn, ListColumn
 from hotset.sources.analyse import Analysis, analyse
 from hotset.sources.resident import Resident
@@ -73,8 +71,7 @@ def assemble(source: Source, options: Options) -> Assembled:
     with nullcontext() if options.cache is None else options.cache.opened:
         analysis = analyse(source)
     if options.collate is None:
-        check_collatable(list(analysis.final), analysis.spec)
-        _refuse_differing(analysis, options)
+        check_batches(analysis, options)
     tally = Tally()
     if not analysis.dataset.is_deterministic:
         return _unkept(analysis, options, analysis.dataset.reason, tally)
@@ -105,15 +102,6 @@ def as_parts(made: Assembled, order: Order, dataset: Any, batch_size: int | None
         is_current=made.analysis.source.is_current,
         tally=made.tally,
     )
-
-
-def _refuse_differing(analysis: Analysis, options: Options) -> None:
-    first_index, first = next(iter(analysis.finals.items()))
-    paths, asked = analysis.spec.paths(), asked_of(options.ragged, analysis.spec)
-    for index, schemas in analysis.finals.items():
-        for path, was, now, wanted in zip(paths, first, schemas, asked, strict=True):
-            if not can_batch(was, now, is_ragged=wanted is not None):
-                raise SchemaError(difference(path, first_index, was, index, now))
 
 
 def _batched(analysis: Analysis, options: Options, kept: Kept, tally: Tally) -> Assembled:

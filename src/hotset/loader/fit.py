@@ -8,7 +8,7 @@ from hotset.errors import SchemaError
 from hotset.loader.forms import Form, Forms, asked_of, form_of
 from hotset.loader.options import Options
 from hotset.ops.resample import makes_one_size
-from hotset.sample.collate import can_batch, difference
+from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sample.column import Column, DenseColumn, LeafSchema, RaggedColumn, describe
 from hotset.sources.analyse import Analysis
 from hotset.sources.resident import Resident
@@ -158,3 +158,18 @@ def _samples_and_rows(resident: Resident) -> tuple[np.ndarray, np.ndarray]:
     rows: np.ndarray = resident.rows.cpu().numpy()
     there = np.flatnonzero(rows >= 0)  # while a store is filled, some have none yet
     return there, rows[there]
+
+
+def check_batches(analysis: Analysis, options: Options) -> None:
+    """Refuses samples, of those looked at, that torch's own collate function would refuse.
+
+    Raises:
+        SchemaError: names the leaf, and the samples that differ.
+    """
+    check_collatable(list(analysis.final), analysis.spec)
+    first_index, first = next(iter(analysis.finals.items()))
+    paths, asked = analysis.spec.paths(), asked_of(options.ragged, analysis.spec)
+    for index, schemas in analysis.finals.items():
+        for path, was, now, wanted in zip(paths, first, schemas, asked, strict=True):
+            if not can_batch(was, now, is_ragged=wanted is not None):
+                raise SchemaError(difference(path, first_index, was, index, now))

@@ -22,6 +22,7 @@ from hotset.placement.stage import Fetch, Stage, Wanted
 from hotset.rng import Draws
 from hotset.sample.collate import cast, gather
 from hotset.sample.column import Column, DenseColumn, RaggedColumn
+from hotset.sample.moving import to_device
 from hotset.sample.padding import Jagged
 from hotset.sample.ragged import Ragged
 from hotset.sample.tree import unflatten_batch
@@ -231,10 +232,7 @@ class BatchPipeline:
         return [torch.as_tensor(item).to(dtype) for item in items]
 
     def _place(self, parts: Sequence[np.ndarray]) -> Tensor:
-        tensor = torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts))
-        if self._device.type == "cpu":
-            return tensor
-        return tensor.pin_memory().to(self._device, non_blocking=True)
+        return to_device(parts[0] if len(parts) == 1 else np.concatenate(parts), self._device)
 
 
 @dataclass

@@ -187,8 +187,8 @@ class SamplerOrder:
         sampler, size = self._sampler, getattr(self._batch_sampler, "batch_size", None)
         reuse = _reuse(sampler) if type(self._batch_sampler) is BatchSampler else "unknown"
         weights = None
-        if type(sampler) is WeightedRandomSampler:
-            reuse, weights = "repeats", sampler.weights.double().cpu().numpy()
+        if reuse == "repeats" and type(sampler) is WeightedRandomSampler:
+            weights = sampler.weights.double().cpu().numpy()
         return Outlook(
             reuse=reuse,
             may_read_ahead=reuse != "unknown" or self._ahead > 0,
@@ -347,7 +347,8 @@ def _reuse(sampler: Any) -> Reuse:
     """How the samples come again that a sampler of torch's own gives."""
     if type(sampler) is DistributedSampler:
         return "once" if sampler.num_replicas == 1 else "ranks"
-    if type(sampler) is RandomSampler and sampler.replacement:
+    is_drawn = type(sampler) is RandomSampler and sampler.replacement
+    if is_drawn or type(sampler) is WeightedRandomSampler:
         return "repeats"
     is_known = type(sampler) in (SequentialSampler, RandomSampler, SubsetRandomSampler)
     return "once" if is_known else "unknown"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from hotset.errors import ConfigError, DeviceMemoryError
+from hotset.errors import DeviceMemoryError
 from hotset.kernels.gather import gather_rows
 from hotset.loader.filling import Filling
 from hotset.loader.fit import fits_stages, is_per_sample
@@ -16,7 +16,7 @@ from hotset.loader.options import Options
 from hotset.placement.device import free_bytes, local_ranks
 from hotset.placement.lanes import bytes_of, chosen_on, is_passing, place_bytes
 from hotset.placement.link import Link, place
-from hotset.placement.policy import RAGGED_POLICY, Policy, Static, choose_policy
+from hotset.placement.policy import Policy, Static, choose_policy, ragged_policy
 from hotset.placement.ring import Ring, ring_for
 from hotset.placement.stage import InPlace, Stage
 from hotset.placement.staging import Staged
@@ -142,7 +142,7 @@ def placed(
     count, stored = len(resident), len(resident.columns[0])
     if filling is None:
         # Of a subset only its own samples move; of one with repetitions, each of them once.
-        nbytes = sum(column.nbytes for column in passing)
+        nbytes = sum(c.nbytes for c in passing if not is_there(c, options.link))
         mean, moving = -(-nbytes // max(1, stored)), min(count, stored)
     else:
         mean, moving = analysis.bytes_per_sample, count
@@ -197,9 +197,7 @@ def _in(choice: Choice, resident: Resident, options: Options, tally: Tally, ring
             host = host.read()
         return Kept(host, choice, InPlace(host, CPU, tally, is_there=not link.is_apart), CPU)
     if choice.tier == "device":
-        near = on_device(resident, link)
-        is_moved = not any(is_there(column, link) for column in resident.columns)
-        moved = sum(c.nbytes for c in near.columns if is_passing(c)) if is_moved else 0
+        near, moved = on_device(resident, link)
         tally.bytes_placed += moved
         budget.take("device", moved, near)
         return Kept(near, choice, InPlace(near, link.device, tally), link.device)
@@ -231,13 +229,8 @@ def _policies(
     if choice.cached == 0:
         return lambda is_first: Static(count, 0), ""
     if any(isinstance(c, RaggedColumn) and is_passing(c) for c in resident.columns):
-        if name not in ("auto", "static"):
-            raise ConfigError(
-                f"policy={name!r} exchanges samples on the device, which must be of one size for "
-                "that; these differ: take policy='static'"
-            )
-        capacity = _fitting(choice.cached, resident, room)
-        return lambda is_first: Static(count, capacity), RAGGED_POLICY
+        capacity, reason = _fitting(choice.cached, resident, room), ragged_policy(name)
+        return lambda is_first: Static(count, capacity), reason
 
     def make(is_first: bool) -> tuple[Policy, str]:
         return choose_policy(
@@ -279,23 +272,34 @@ def _first(options: Options, count: int) -> np.ndarray | None:
     return np.concatenate(found)[:count]
 
 
-def on_device(resident: Resident, link: Link) -> Resident:
-    """The samples on a device; text and lists stay on the host.
+def on_device(resident: Resident, link: Link) -> tuple[Resident, int]:
+    """The samples on a device, and the bytes that were copied there.
+
+    Columns that lie there already are left as they are; text and lists stay on the host.
 
     Raises:
         DeviceMemoryError: if it has no room.
     """
-    if all(is_there(column, link) for column in resident.columns):
-        return resident.to(link.device)
-    resident = resident.to(CPU)
-    count = len(resident.columns[0])
-    rows = np.arange(count) if resident.rows is None else resident.rows.numpy()
-    is_part = len(rows) < count
-    chosen = rows if is_part else None
+    count, rows = len(resident.columns[0]), resident.rows
+    there = [is_there(column, link) for column in resident.columns]
+    chosen = None
+    if rows is not None and len(rows) < count and not any(there):
+        chosen, rows = rows.cpu().numpy(), None  # only the samples of a subset need go there
     resident.touch(np.arange(count) if chosen is None else chosen)
-    columns = tuple(chosen_on(link, column, chosen) for column in resident.columns)
-    left = None if is_part or resident.rows is None else place(link, resident.rows)
-    return replace(resident, columns=columns, rows=left, store=None)
+    columns = tuple(
+        column.to(link.device) if is_near else chosen_on(link, column.to(CPU), chosen)
+        for column, is_near in zip(resident.columns, there, strict=True)
+    )
+    moved = sum(
+        column.nbytes
+        for column, is_near in zip(columns, there, strict=True)
+        if is_passing(column) and not is_near
+    )
+    if rows is not None and not any(there):
+        rows = place(link, rows)
+    elif rows is not None:
+        rows = rows.to(link.device)
+    return replace(resident, columns=columns, rows=rows, store=None), moved
 
 
 def is_there(column: Column, link: Link) -> bool:

@@ -18,7 +18,6 @@ from hotset.placement.future import NEVER, Future
 from hotset.placement.outlook import Reuse
 from hotset.placement.ranking import Ranking, make_ranking
 
-RAGGED_POLICY = "static: samples that differ in size cannot take each other's place"
 WINDOW_EPOCHS = 4
 """Times the number of samples that next-use wants to know beforehand. Drawn with replacement, 98 %
 of the samples come again within so many, and a longer view hardly adds hits."""
@@ -290,6 +289,20 @@ class NextUse(_Ranked):
         slots = self._ranking.slot_of[rows]
         is_kept = slots >= 0
         self._ranking.rekey(slots[is_kept], -self._future.next_use[rows[is_kept]])
+
+
+def ragged_policy(name: str) -> str:
+    """The sentence on what is kept of samples that differ in size: always the same ones.
+
+    Raises:
+        ConfigError: if another policy was asked for.
+    """
+    if name not in ("auto", "static"):
+        raise ConfigError(
+            f"policy={name!r} exchanges samples on the device, which must be of one size for that; "
+            "these differ: take policy='static'"
+        )
+    return RAGGED_POLICY
 
 
 def choose_policy(

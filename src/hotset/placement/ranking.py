@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from importlib.util import find_spec
 from typing import Protocol
 
 import numpy as np
+
+from hotset.kernels.threads import has_numba
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Slots, misses, admitted, into: what a `Lookup` is made of."""
@@ -52,7 +53,7 @@ def make_ranking(samples: int, capacity: int) -> Ranking:
         samples: number of rows that there are.
         capacity: slots.
     """
-    if find_spec("numba") is None:
+    if not has_numba():
         return PlainRanking(samples, capacity)
     return CompiledRanking(samples, capacity)
 

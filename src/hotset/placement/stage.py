@@ -13,6 +13,7 @@ import torch
 from hotset.placement.lanes import Held, View
 from hotset.placement.stats import Tally
 from hotset.sample.column import DenseColumn
+from hotset.sample.moving import to_device
 
 MANY = 1 << 30
 """More batches than anybody makes in one go."""
@@ -114,7 +115,7 @@ class InPlace:
             ids = torch.from_numpy(wanted.ids)
             host_rows = ids if self._host_rows is None else self._host_rows[ids]
             if not is_host:
-                ids = ids.pin_memory().to(self._device, non_blocking=True)
+                ids = to_device(ids, self._device)
             rows = ids if held.rows is None else held.rows[ids]
             if is_host:
                 held.touch(rows.numpy())

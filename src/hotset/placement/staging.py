@@ -35,6 +35,7 @@ from hotset.placement.ring import Ring
 from hotset.placement.stage import Fetch, Fetched, Wanted, nothing
 from hotset.placement.stats import Tally
 from hotset.sample.column import DenseColumn, RaggedColumn
+from hotset.sample.moving import to_device
 
 
 @dataclass(eq=False)
@@ -253,7 +254,7 @@ class Staged:
         rows, lookup = self._host_rows(wanted.ids), self._policy.look_up(wanted.ids)
         ticket = _Ticket(wanted, rows, lookup)
         self._tally.samples += len(rows)
-        self._tally.hits += len(rows) - len(lookup.misses)
+        self._tally.hits += lookup.hits
         self._is_changed |= len(lookup.admitted) > 0
         if len(lookup.misses) == 0:
             return ticket
@@ -318,10 +319,7 @@ class Staged:
         ticket.place.free = self._link.reached()
 
     def _on_device(self, numbers: np.ndarray) -> Tensor:
-        tensor = torch.from_numpy(numbers)
-        if self._link.device.type == "cpu":
-            return tensor
-        return tensor.pin_memory().to(self._link.device, non_blocking=True)
+        return to_device(numbers, self._link.device)
 
     def _fetch_apart(self, wants: Iterator[Wanted]) -> Generator[Fetched, None, None]:
         """Samples copied one request at a time, beside the ring."""

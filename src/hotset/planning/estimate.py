@@ -26,7 +26,7 @@ from hotset.placement.cut import Cut, choose_cut
 from hotset.placement.lanes import is_passing
 from hotset.placement.link import Link
 from hotset.placement.plan import Plan
-from hotset.placement.policy import RAGGED_POLICY, choose_policy
+from hotset.placement.policy import choose_policy, ragged_policy
 from hotset.placement.tiers import Choice
 from hotset.planning.cuts import Epoch, Fact, cuts_of
 from hotset.planning.handing import Handing, handing_of
@@ -279,12 +279,7 @@ class Estimate:
             return ""
         name, outlook = self.options.placing.policy, self.options.outlook
         if is_ragged(self.analysis):
-            if name not in ("auto", "static"):
-                raise ConfigError(
-                    f"policy={name!r} exchanges samples on the device, which must be of one size "
-                    "for that; these differ: take policy='static'"
-                )
-            return RAGGED_POLICY
+            return ragged_policy(name)
         return choose_policy(
             name,
             outlook.reuse,

@@ -12,10 +12,8 @@ from torch.utils.data import Dataset
 
 from hotset.chain.probe import own_generators, preserved_generators
 from hotset.chain.split import Position, positions
-from hotset.errors import SchemaError
 from hotset.loader.cut import candidate_of, fitted
-from hotset.loader.fit import check_stackable, forms_of
-from hotset.loader.forms import asked_of
+from hotset.loader.fit import check_batches, check_stackable, forms_of
 from hotset.loader.options import Options
 from hotset.placement.budget import Budget
 from hotset.placement.link import Link, link_to
@@ -25,7 +23,6 @@ from hotset.planning.cuts import exceeding
 from hotset.planning.estimate import Estimate
 from hotset.planning.measure import Clock, measure
 from hotset.planning.request import Asked, Step, asked_for
-from hotset.sample.collate import can_batch, check_collatable, difference
 from hotset.sources.analyse import Analysis, analyse
 
 
@@ -121,7 +118,7 @@ def planned(
             source, look=lambda steps, traces: found.extend(positions(steps, traces))
         )
         if asked.options.collate is None:
-            _check_batches(analysis, asked.options)
+            check_batches(analysis, asked.options)
         unkept = "" if analysis.dataset.is_deterministic else analysis.dataset.reason
         cut, choice = analysis, Choice("source", None)
         notes: tuple[str, ...] = ()
@@ -153,14 +150,3 @@ def _without_room(analysis: Analysis, options: Options) -> str:
     if isinstance(candidate, str):
         return candidate
     return exceeding(candidate[0].nbytes, candidate[1])
-
-
-def _check_batches(analysis: Analysis, options: Options) -> None:
-    """Refuses samples that torch's own collate function would refuse, as loaders do."""
-    check_collatable(list(analysis.final), analysis.spec)
-    first_index, first = next(iter(analysis.finals.items()))
-    paths, asked = analysis.spec.paths(), asked_of(options.ragged, analysis.spec)
-    for index, schemas in analysis.finals.items():
-        for path, was, now, wanted in zip(paths, first, schemas, asked, strict=True):
-            if not can_batch(was, now, is_ragged=wanted is not None):
-                raise SchemaError(difference(path, first_index, was, index, now))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hotset.errors import SchemaError
+from hotset.sample.moving import to_device
 from hotset.sample.ragged import Ragged
 
 IMAGE_BANDS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "CMYK": 4, "YCbCr": 3, "HSV": 3, "LAB": 3}
@@ -315,10 +316,8 @@ class RaggedColumn:
         """The column as images of bytes, which all have as many `channels`."""
         channels = self.channels
         assert channels is not None
-        numbers = torch.from_numpy(np.ascontiguousarray(self.index[:, [0, 2, 3]].T))
-        if self.data.device.type == "cuda":
-            numbers = numbers.pin_memory()  # else the host would wait for the copy
-        offsets, heights, widths = numbers.to(self.data.device, non_blocking=True)
+        numbers = np.ascontiguousarray(self.index[:, [0, 2, 3]].T)
+        offsets, heights, widths = to_device(numbers, self.data.device)
         height, width = self.most or self.index[:, [2, 3]].max(axis=0).tolist()
         return Ragged(self.data, offsets, heights, widths, channels, (height, width))
 

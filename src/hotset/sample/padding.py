@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from hotset.errors import ConfigError, SchemaError
+from hotset.sample.moving import to_device
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Dtypes that values of so many bytes are moved as: no bit changes, and all devices have them."""
@@ -170,7 +171,7 @@ def pad_rows(data: Tensor, index: np.ndarray, *, padded: Padded, axis: int = 0) 
         return torch.full((len(index), *shape), fill, dtype=source.dtype, device=data.device).view(
             data.dtype
         )
-    numbers_of = near(index, data.device)
+    numbers_of = to_device(index, data.device)
     place = numbers_of[:, 0].reshape(-1, *[1] * axes)
     is_there = torch.ones_like(place, dtype=torch.bool)
     stride = torch.ones_like(numbers_of[:, 0])
@@ -202,7 +203,7 @@ def jagged_rows(data: Tensor, index: np.ndarray) -> Jagged:
     numbers_of = np.zeros((3, len(index) + 1), dtype=np.int64)
     numbers_of[0, :-1], numbers_of[1, :-1] = runs.sizes, runs.starts - begins
     numbers_of[2] = runs.offsets
-    sizes, shifts, offsets = near(numbers_of, data.device)
+    sizes, shifts, offsets = to_device(numbers_of, data.device)
     leaf = torch.repeat_interleave(sizes, output_size=total)
     place = torch.arange(total, device=data.device) + shifts[leaf]
     values = bits_of(data)[place].view(data.dtype)
@@ -267,11 +268,3 @@ def check_jagged(shapes: np.ndarray, path: str) -> None:
             "axis; ragged='jagged' needs the length there, as in (T, C): transpose it, or take "
             "ragged='pad'"
         )
-
-
-def near(numbers_of: np.ndarray, device: torch.device) -> Tensor:
-    """Host numbers as a tensor beside other data; the host does not wait for the copy."""
-    tensor = torch.from_numpy(np.ascontiguousarray(numbers_of))
-    if device.type == "cuda":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
