@@ -168,7 +168,7 @@ class Staged:
             for ticket in waiting:
                 self._arrive(ticket)
                 self._admit(ticket)
-        except Exception:
+        except Exception:  # whatever failed was wanted by nobody any more
             self._forget()
 
     def _forget(self) -> None:
@@ -191,7 +191,7 @@ class Staged:
                     if wanted is None:
                         return
                     waiting.append(self._submit(wanted, pool))
-            except Exception as error:
+            except Exception as error:  # of a later batch: it is raised in its turn
                 failed.append(error)
 
         while True:
@@ -201,7 +201,7 @@ class Staged:
             ticket = waiting.popleft()
             try:
                 self._arrive(ticket)
-            except BaseException:
+            except BaseException:  # an interruption too leaves copies undone
                 waiting.clear()
                 self._forget()
                 raise
