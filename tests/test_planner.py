@@ -343,7 +343,7 @@ def test_a_plan_in_words() -> None:
         "note: times are of 16 samples, made 5 times each; of files, as they are read when the"
         " system has\n"
         "  them in memory\n"
-        "a batch: of 10: data 98 ms with no workers + step 3.9 ms; with hotset 29 ms + step 3.9"
+        "a batch of 10: data 98 ms with no workers + step 3.9 ms; with hotset 29 ms + step 3.9"
         " ms\n"
         "an epoch: 406 ms; with hotset 406 ms the first, then 133 ms\n"
         "accelerate: 133 ms an epoch instead of 406 ms, 3.1 times as fast"

@@ -174,8 +174,8 @@ def _predicted(found: Prediction) -> list[tuple[str, str]]:
     copied = f" + copies {human_ms(found.copy_ms)}" if found.copy_ms else ""
     return [
         (
-            "a batch",
-            f"of {found.batch_size}: data {human_ms(found.data_ms)} with {workers}{step}; "
+            f"a batch of {found.batch_size}",
+            f"data {human_ms(found.data_ms)} with {workers}{step}; "
             f"with hotset {human_ms(found.rest_ms)}{copied}{step}",
         ),
         (of, f"{times[0]}; with hotset {times[1]} the first, then {times[2]}"),
