@@ -230,7 +230,7 @@ def test_cached_datasets_are_used_as_they_lie() -> None:
         Pictures(9, MUST_DIFFER, size=(16, 16)), 4, shuffle=True, seed=1, device="cpu"
     )
     assert [d.action for d in loader.plan.decisions] == ["once", "batch", "batch", "table"]
-    column = loader._parts.pipeline._inner._stage._held.columns[0]  # type: ignore[attr-defined]
+    column = loader._parts.pipeline._inner._stage._held.columns[0]
     assert column.data is cached._made.resident.columns[0].data  # type: ignore[union-attr]
     assert [y.tolist() for _, y in loader] == [y.tolist() for _, y in plain]
 

@@ -160,7 +160,7 @@ def test_a_generator_that_is_taken_away() -> None:
     order = SamplerOrder(loader, LENGTH)
     peek = order.outlook.peek
     assert peek is not None
-    loader.sampler.generator = None  # type: ignore[attr-defined]
+    loader.sampler.generator = None
     list(order.begin(0)[1])
     assert list(peek(1)) == []
 
@@ -315,6 +315,6 @@ class Pairs(BatchSampler):
 def test_a_batch_sampler_of_the_users_own_is_not_read_ahead() -> None:
     """Whatever sampler it has inside: it may do anything."""
     sampler = WeightedRandomSampler(torch.ones(10), 10)
-    loader = DataLoader(range(10), batch_sampler=Pairs(sampler, 2, False))  # type: ignore[arg-type]
+    loader = DataLoader(range(10), batch_sampler=Pairs(sampler, 2, False))
     outlook = SamplerOrder(loader, 10).outlook
     assert (outlook.reuse, outlook.may_read_ahead, outlook.weights) == ("unknown", False, None)

@@ -333,3 +333,18 @@ def test_a_tier_that_is_asked_for_is_had_by_an_earlier_cut() -> None:
     for ask in (hotset.plan, hotset.accelerate):
         with pytest.raises(ConfigError, match=r"tier='device' cannot be had: 7\.8 KB exceed"):
             ask(DataLoader(data, 4), device="cpu", tier="device", budget=10)
+
+
+@pytest.mark.parametrize("ragged", ["pad", {"x": "pad"}])
+def test_lists_of_one_length_are_what_they_are_for_loaders(ragged: Any) -> None:
+    """One field of four samples, though four fields of four samples would do as well."""
+    data = {"x": [torch.arange(4) + number for number in range(4)], "y": torch.arange(4)}
+    loader = hotset.Loader(data, 2, ragged=ragged, device="cpu")
+    plan = hotset.plan(data, ragged=ragged, batch_size=2, device="cpu")
+    assert (plan.samples, plan.bytes_held) == (loader.plan.samples, loader.plan.bytes_held)
+    assert plan.bytes_held == 4 * (4 + 1) * 8
+    alone = hotset.plan({"x": data["x"]}, ragged="pad", batch_size=2, device="cpu")
+    assert (
+        alone.bytes_held
+        == hotset.Loader({"x": data["x"]}, 2, ragged="pad", device="cpu").plan.bytes_held
+    )

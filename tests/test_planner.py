@@ -28,7 +28,7 @@ from tests.streams import MEAN, STD, Pictures
 @pytest.fixture(autouse=True)
 def many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than step and workers need, whatever this machine has."""
-    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 16)
+    monkeypatch.setattr("hotset.planning.estimate.usable_cores", lambda: 16)
     monkeypatch.setattr("hotset.planning.estimate._threads", lambda: 1)
 
 
@@ -75,7 +75,7 @@ def test_workers_share_the_data_and_the_cores_with_the_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two workers halve what is read; a step on both cores leaves them none."""
-    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 2)
+    monkeypatch.setattr("hotset.planning.estimate.usable_cores", lambda: 2)
     monkeypatch.setattr("hotset.planning.estimate._threads", lambda: 8)
     clock = Clock()
     data = Rows(clock, 5, chain_on(clock))
@@ -99,7 +99,7 @@ def test_the_processor_time_of_a_step_is_measured(
     cpu_share: int, cores: int, plain: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a callable: one that waits leaves the workers all cores."""
-    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 2)
+    monkeypatch.setattr("hotset.planning.estimate.usable_cores", lambda: 2)
     clock, cpu = Clock(), Clock()
 
     class Read(Rows):
@@ -122,7 +122,7 @@ def test_the_processor_time_of_a_step_is_measured(
 
 def test_data_that_waits_leaves_the_cores_to_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a network: its workers run beside the step after all."""
-    monkeypatch.setattr("hotset.planning.estimate._cores", lambda: 2)
+    monkeypatch.setattr("hotset.planning.estimate.usable_cores", lambda: 2)
     clock = Clock()
     data = Rows(clock, 5, chain_on(clock))
     asked: dict[str, Any] = {"batch_size": 10, "step": 60 * TICK, "workers": 2}
@@ -267,8 +267,8 @@ class Drawing(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Tensor:
         plain, tensors, old = self.others
-        tensor = torch.rand(2, generator=tensors) + torch.rand(2)  # type: ignore[arg-type]
-        return tensor + self.own.random() + plain.random() + old.random()  # type: ignore[union-attr]
+        tensor = torch.rand(2, generator=tensors) + torch.rand(2)
+        return tensor + self.own.random() + plain.random() + old.random()
 
 
 def test_a_random_dataset_is_left_alone() -> None:

@@ -25,7 +25,7 @@ COSTS = Costs(
 
 def costs(**changes: object) -> Costs:
     """Those costs with some changed."""
-    return dataclasses.replace(COSTS, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(COSTS, **changes)
 
 
 def test_the_numbers_of_an_epoch() -> None:

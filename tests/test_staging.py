@@ -423,7 +423,7 @@ def test_small_batches_pass_together() -> None:
     fast, plain = loader_on(device, tier="host", batch_size=4), loader_on("cpu", batch_size=4)
     for expected, found in zip(copied(plain), copied(fast), strict=True):
         assert_same(expected, found)
-    side_by_side = fast._parts.pipeline._most_batches  # type: ignore[attr-defined]
+    side_by_side = fast._parts.pipeline._most_batches
     assert side_by_side == Threads().count
     assert len(device.waits) == -(-len(fast) // side_by_side)
 
@@ -751,7 +751,7 @@ def test_stores_count_in_a_budget(tmp_path: Any) -> None:
     assert first.plan.tier == "disk"
     assert shared.held("disk") > 30 * 16  # with what a store says of itself
     other = DataLoader(Scaled(), 4)
-    other.dataset.scale = 2.0  # type: ignore[attr-defined]
+    other.dataset.scale = 2.0
     second = hotset.accelerate(other, device="cpu", cache=tmp_path, budget=shared)
     assert second.plan.tier == "source"
     again = hotset.accelerate(DataLoader(Scaled(), 4), device="cpu", cache=tmp_path, budget=shared)

@@ -256,7 +256,7 @@ def test_one_bit_is_caught() -> None:
     fast = hotset.accelerate(
         DataLoader(Floats(), 4), device="cpu", storage_dtype=torch.float16, check_every=1
     )
-    column = fast._parts.pipeline._inner._stage._held.columns[0]  # type: ignore[attr-defined]
+    column = fast._parts.pipeline._inner._stage._held.columns[0]
     assert isinstance(column, DenseColumn)
     column.data.view(torch.int16)[9, 2, 1, 0] ^= 1
     with pytest.raises(FaithfulnessError, match="sample 9 of Floats differs from"):
@@ -542,7 +542,7 @@ def test_narrow_samples_travel_to_workers() -> None:
         assert [d.action for d in fast.plan.decisions] == ["once", "once", "worker"]
         results.append(list(fast))
     assert_same(results[0], results[1])
-    resident = fast._parts.pipeline._inner._dataset._reader._resident  # type: ignore[attr-defined]
+    resident = fast._parts.pipeline._inner._dataset._reader._resident
     again = pickle.loads(pickle.dumps(resident))
     assert again.columns[0].data.dtype is torch.float16
     assert_same(again.leaves(3)[0], shifted(Floats()[3][0]).half().float())

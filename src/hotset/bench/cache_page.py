@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -118,6 +119,11 @@ def _paint(axes: Any, report: CacheReport, order: Order, colours: Colours) -> No
     axes.grid()
 
 
+def _paint_alone(report: CacheReport, order: Order, figure: Any, colours: Colours) -> None:
+    """One order's curves, in a figure of their own."""
+    _paint(figure.add_subplot(), report, order, colours)
+
+
 def _body(report: CacheReport) -> Iterable[str]:
     settings = report.settings
     yield "<h1>hotset bench cache: hit rates of a device cache, by policy and order</h1>"
@@ -127,13 +133,7 @@ def _body(report: CacheReport) -> Iterable[str]:
     )
     yield '<h2>In pictures</h2><div class="cards">'
     for order in ORDERS:
-        plot = as_svg(
-            f"cache-{order.key}",
-            PANEL_INCHES,
-            lambda figure, colours, order=order: _paint(  # type: ignore[misc]
-                figure.add_subplot(), report, order, colours
-            ),
-        )
+        plot = as_svg(f"cache-{order.key}", PANEL_INCHES, partial(_paint_alone, report, order))
         yield f'<div class="card"><h3>{escape(order.name)}</h3>{_key()}{plot}</div>'
     yield from _reading(report)
     yield "</div><h2>In numbers</h2>"

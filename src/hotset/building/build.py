@@ -29,6 +29,7 @@ from hotset.building.prepare import prepare
 from hotset.building.recipe import Recipe
 from hotset.building.stream import StreamReader, write_stream
 from hotset.errors import ConfigError, OrientationWarning
+from hotset.kernels.threads import usable_cores
 from hotset.keys.fingerprint import Fingerprint
 from hotset.progress import Told, shown
 from hotset.sources.sweep import sweep
@@ -108,7 +109,7 @@ def build(
         raise ConfigError(f"`source` must be 'stat' or 'content', got {source!r}")
     if isinstance(data, DataLoader) and workers is None:
         workers = data.num_workers
-    workers = _checked_workers(_cores() if workers is None else workers)
+    workers = _checked_workers(usable_cores() if workers is None else workers)
     kinds = (str, bytes, os.PathLike)
     if isinstance(data, kinds) and not isinstance(path, kinds):
         raise ConfigError(
@@ -144,13 +145,6 @@ def build(
             stacklevel=2,
         )
     return store
-
-
-def _cores() -> int:
-    """Cores that this process may use: torch warns of more workers than that."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _checked_workers(workers: Any) -> int:

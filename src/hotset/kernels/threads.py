@@ -22,6 +22,13 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class Threads:
     """Runs slices of a batch side by side; a context manager that leaves no thread behind.
 
@@ -35,10 +42,7 @@ class Threads:
 
     def __init__(self, count: int | None = None) -> None:
         if count is None:
-            cores = (
-                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-            )
-            count = min(torch.get_num_threads(), cores or 1)
+            count = min(torch.get_num_threads(), usable_cores())
         self.count = max(1, count)
         self._pool: ThreadPoolExecutor | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -34,6 +34,16 @@ def check_ragged(ragged: Any) -> Rules:
     if isinstance(ragged, Mapping):
         return {name: _rule(rule, f"`ragged` of {name!r}") for name, rule in ragged.items()}
     return _rule(ragged, "`ragged`")
+
+
+def named_in(rules: Rules) -> Collection[Any] | None:
+    """The fields that rules speak of; None where one rule is for all.
+
+    A list of arrays that is spoken of is one field; see `sources.fields.columns_of`.
+    """
+    if isinstance(rules, dict):
+        return rules
+    return () if rules is None else None
 
 
 def _rule(rule: Any, name: str) -> Rule | None:

@@ -21,7 +21,7 @@ from hotset.keys.source import identity_of
 from hotset.loader.assemble import as_parts, assemble
 from hotset.loader.cast import check_dtype
 from hotset.loader.epochs import Epochs, Parts
-from hotset.loader.forms import check_ragged
+from hotset.loader.forms import check_ragged, named_in
 from hotset.loader.narrowing import check_storage_dtype
 from hotset.loader.options import CHECK_EVERY, FILL, Cache, Fill, Options
 from hotset.loader.order import Order, SamplerOrder
@@ -284,10 +284,7 @@ class Loader(Epochs):
         _check_every(check_every)
         link, out_dtype, rules = link_to(device), check_dtype(dtype), check_ragged(ragged)
         if is_array_data(source):
-            # A rule for all fields takes every list of arrays for a field.
-            every = () if rules is None else None
-            names = rules if isinstance(rules, dict) else every
-            found: Source = array_source(source, transform, ragged=names)
+            found: Source = array_source(source, transform, ragged=named_in(rules))
             length = check_length(len(found), "the data")
         else:
             length = dataset_length(source)

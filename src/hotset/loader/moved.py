@@ -51,6 +51,7 @@ def move(batch: Any, link: Link, tally: Tally) -> Any:
     if isinstance(batch, Mapping):
         moved = {key: move(value, link, tally) for key, value in batch.items()}
         if not isinstance(batch, MutableMapping):
+            # A mapping that cannot be changed is made anew; no protocol says how, so by convention.
             return type(batch)(moved)  # type: ignore[call-arg]
         clone = copy.copy(batch)
         clone.update(moved)

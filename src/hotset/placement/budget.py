@@ -87,7 +87,7 @@ class Budget:
         self._held: dict[Memory, int] = {"device": 0, "host": 0, "disk": 0}
 
     def __repr__(self) -> str:
-        given: dict[str, Amount] = dict(self._amounts)  # type: ignore[arg-type]
+        given: dict[str, Amount] = {str(name): amount for name, amount in self._amounts.items()}
         given["reserve"] = self._reserve or None
         return f"Budget({', '.join(f'{n}={a!r}' for n, a in given.items() if a is not None)})"
 

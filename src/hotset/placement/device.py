@@ -46,6 +46,7 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         raise DeviceError(f"`device` must be 'cpu' or 'cuda', got {str(found)!r}")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     current = torch.cuda.current_device() if count else 0
+    # torch's types say that `index` is a number always; "cuda" alone has none.
     number = current if found.index is None else found.index  # type: ignore[redundant-expr]
     if number >= count:
         built = torch.version.cuda or "no CUDA"

@@ -69,10 +69,6 @@ class Lane(Protocol):
         """Queues the copy of what `load` gathered to a place."""
         ...
 
-    def admit(self, sources: Tensor, into: Tensor) -> None:
-        """Copies slots to other slots, on the device."""
-        ...
-
     def view(self, slots: Tensor, rows: np.ndarray, misses: np.ndarray, place: int) -> View:
         """What is read, given the slots of a request, its host rows, and where its misses are."""
         ...
@@ -152,6 +148,7 @@ class DenseLane:
         transfer.copy(self._memory[start : start + len(rows)], self._typed(buffer, len(rows)))
 
     def admit(self, sources: Tensor, into: Tensor) -> None:
+        """Copies slots to other slots, on the device."""
         self._memory.index_copy_(0, into, self._memory.index_select(0, sources))
 
     def view(self, slots: Tensor, rows: np.ndarray, misses: np.ndarray, place: int) -> View:
@@ -210,9 +207,6 @@ class RaggedLane:
         start, count = self._first + place * self._place_values, int(self._sizes[rows].sum())
         source = buffer[: count * self._item].view(self._host.data.dtype)
         transfer.copy(self._memory[start : start + count], source)
-
-    def admit(self, sources: Tensor, into: Tensor) -> None:
-        raise NotImplementedError("samples whose shape differs stay where they were placed")
 
     def view(self, slots: Tensor, rows: np.ndarray, misses: np.ndarray, place: int) -> View:
         index = self._host.index[rows]

@@ -202,6 +202,7 @@ class CudaLink:
         source, target = self.buffer(MEASURED_BYTES), self.empty((MEASURED_BYTES,), torch.uint8)
         # The memory may be some that work still queued has given back.
         self._side().wait_event(self.reached())
+        # torch gives its events and streams no types.
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._side()):
             target.copy_(source, non_blocking=True)
@@ -255,12 +256,14 @@ class CudaLink:
         transfer.event.synchronize()
 
     def reached(self) -> Any:
+        # torch gives its events no types.
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self.device))
         return event
 
     def _side(self) -> Any:
         if self._stream is None:
+            # torch gives its streams no types.
             self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         return self._stream
 
@@ -268,6 +271,7 @@ class CudaLink:
 class _CudaTransfer:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        # torch gives its events no types.
         self.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.targets: list[Tensor] = []
 

@@ -77,6 +77,7 @@ class CompiledRanking:
     def serve(self, rows: np.ndarray, first: np.ndarray, second: np.ndarray) -> Parts:
         from hotset.kernels import eviction_cpu
 
+        # What Numba compiles has no types for the checker.
         return eviction_cpu.serve(  # type: ignore[no-any-return]
             rows,
             first,

@@ -315,6 +315,7 @@ class Staged:
             start = self._slots + ticket.place.number * self._ring.place_rows
             sources, into = self._on_device(start + lookup.admitted), self._on_device(lookup.into)
             for lane in self._lanes.values():
+                assert isinstance(lane, DenseLane)  # others have a policy that admits nothing
                 lane.admit(sources, into)
         ticket.place.free = self._link.reached()
 

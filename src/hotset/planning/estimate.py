@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from hotset.chain.split import Decision, Position
 from hotset.errors import ConfigError
 from hotset.kernels.dispatch import NumbaEngine, Reference, TritonEngine
 from hotset.kernels.program import NotFusable, lower
+from hotset.kernels.threads import usable_cores
 from hotset.loader.cut import candidate_of
 from hotset.loader.forms import Forms
 from hotset.loader.narrowing import narrowing_of
@@ -135,7 +135,7 @@ class Estimate:
     @cached_property
     def step_times(self) -> tuple[float | None, float]:
         """What training takes for a batch, and cores that it keeps busy; see `Prediction`."""
-        step, cores = self.asked.step, _cores()
+        step, cores = self.asked.step, usable_cores()
         if not callable(step):
             is_here = self.options.device.type == "cpu" and not self.is_apart
             return step, float(min(_threads(), cores)) if is_here else 0.0
@@ -154,7 +154,7 @@ class Estimate:
             collate,
             batch_size=measured_size(self.asked.batch_size, self.final_bytes),
             workers=self.options.workers,
-            cores=_cores(),
+            cores=usable_cores(),
             settings=self.options.settings,
             clock=self.clock,
         )
@@ -229,7 +229,7 @@ class Estimate:
             kept=len(self.wanted.source),
             batch_size=asked.batch_size,
             workers=self.options.workers,
-            cores=_cores(),
+            cores=usable_cores(),
             sample_ms=sum(ms) + self.collate_ms,
             once_ms=0.0 if is_there else sum(ms[: cut + 1]),
             rest_ms=rest_ms * asked.batch_size,
@@ -343,13 +343,6 @@ def is_ragged(analysis: Analysis) -> bool:
         for leaf in zip(*kept, strict=True)
         if all(schema.is_storable and schema.kind not in ("str", "bytes") for schema in leaf)
     )
-
-
-def _cores() -> int:
-    """Processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _threads() -> int:

@@ -14,7 +14,7 @@ from hotset.building.finding import location_of
 from hotset.errors import ConfigError, UnsupportedError
 from hotset.keys.source import SourceIdentity, identity_of
 from hotset.loader.epochs import Epochs
-from hotset.loader.forms import check_ragged
+from hotset.loader.forms import check_ragged, named_in
 from hotset.loader.loader import check_loader
 from hotset.loader.narrowing import check_storage_dtype
 from hotset.loader.options import Cache, Options
@@ -107,8 +107,7 @@ def asked_for(
         dataset, settings = data.dataset, worker_settings(data)
     source_of: Callable[[], Source] = partial(dataset_source, dataset, transform)
     if not isinstance(data, DataLoader) and is_array_data(data):
-        names = rules if isinstance(rules, dict) else ()
-        source_of = partial(array_source, data, transform, ragged=names)
+        source_of = partial(array_source, data, transform, ragged=named_in(rules))
         length = check_length(len(source_of()), "the data")
     else:
         length = dataset_length(dataset)
@@ -177,6 +176,7 @@ def _batches_of(loader: DataLoader[Any]) -> tuple[int, int | None]:
     except TypeError:  # a sampler need not know its length
         return size or BATCH_SIZE, None
     if not isinstance(size, int):
+        # torch's `Dataset` has no length for the checker; that it has one was looked at before.
         size = max(1, -(-(drawn or len(loader.dataset)) // max(1, count)))  # type: ignore[arg-type]
     return size, drawn if not loader.drop_last else count * size
 
@@ -191,6 +191,7 @@ def _checked_step(step: Any) -> Step:
     if isinstance(step, (int, float)) and not isinstance(step, bool) and 0 <= step < math.inf:
         return float(step)
     if step is None or callable(step):
+        # A callable of the user's own: what it takes cannot be told without calling it.
         return step  # type: ignore[no-any-return]
     raise ConfigError(
         f"`step` must be a callable that takes a batch, milliseconds per batch, or None, got "
