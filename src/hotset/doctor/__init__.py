@@ -1,0 +1,1 @@
+"""Whether data holds a training loop back, where, and what would help."""

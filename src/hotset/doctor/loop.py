@@ -1,0 +1,230 @@
+"""The times of a loop in a few figures: epochs, their starts, steady state, sawtooth. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotset.doctor.findings import Range, Sawtooth
+from hotset.doctor.measure import Floats, Ints, Timeline
+
+WARM_UP = 3
+"""Batches at the very beginning whose steps are left out: they load and compile."""
+DRAWS = 400
+BLOCK = 8
+"""Batches that are drawn together, since neighbours are alike."""
+LEAST_SAWTOOTH = 0.5
+LEAST_PERIODS = 4
+
+
+@dataclass(frozen=True)
+class EpochTime:
+    """An epoch of a loop, in milliseconds.
+
+    Attributes:
+        number: from 0 on.
+        batches: that came.
+        start_ms: waiting for the first batch, its iterator included.
+        wait_ms: waiting for each of the others, in the mean; 0 where there was but one.
+        step_ms: between two batches, in the mean.
+        end_ms: until it was known that there are no more; 0 where the loop was left before.
+        seconds: all of it.
+        is_whole: whether it came to its end.
+    """
+
+    number: int
+    batches: int
+    start_ms: float
+    wait_ms: float
+    step_ms: float
+    end_ms: float
+    seconds: float
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class LoopTimes:
+    """What a loop takes; all in milliseconds for a batch, in the mean, where nothing else is said.
+
+    Steady state is all but the first batch of an epoch; the first epoch counts only where there is
+    no other with enough batches.
+
+    Attributes:
+        epochs: each of them.
+        batches: that came.
+        samples: in a batch, in the mean; 0 where that cannot be told.
+        wait_ms: steady; where the work of a device was seen, how long that stood still.
+        step_ms: steady; all that is not waiting.
+        start_ms: of an epoch: waiting for its first batch and for its end, beyond a steady wait.
+        per_epoch: batches of an epoch that its start is spread over.
+        first_wait_ms: steady wait of the first epoch, where another is steady; else None.
+        step_cores: cores that the step keeps busy.
+        is_device_seen: whether `wait_ms` is that of a device.
+        gain: how many times faster the loop would be with an infinitely fast loader.
+        sawtooth: whether waits have the workers' period; None without workers.
+        steady: batches that count.
+    """
+
+    epochs: tuple[EpochTime, ...]
+    batches: int
+    samples: float
+    wait_ms: float
+    step_ms: float
+    start_ms: float
+    per_epoch: int
+    first_wait_ms: float | None
+    step_cores: float
+    is_device_seen: bool
+    gain: Range
+    sawtooth: Sawtooth | None
+    steady: int
+
+    @property
+    def start_share_ms(self) -> float:
+        """A batch's share of its epoch's start."""
+        return self.start_ms / self.per_epoch
+
+    @property
+    def loop_ms(self) -> float:
+        """All of it."""
+        return self.wait_ms + self.step_ms + self.start_share_ms
+
+    @property
+    def wait_share(self) -> float:
+        """The share of the time that is waiting, epoch starts included."""
+        return 1 - self.step_ms / self.loop_ms if self.loop_ms else 0.0
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples, or where they cannot be counted batches, in a second."""
+        return 1000 * (self.samples or 1.0) / self.loop_ms if self.loop_ms else 0.0
+
+
+def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = None) -> LoopTimes:
+    """The figures of a timeline.
+
+    Args:
+        timeline: with a batch at least.
+        workers: processes that made the batches.
+        per_epoch: batches of a whole epoch; None takes what was seen.
+    """
+    epochs = tuple(_epoch(timeline, number) for number in range(len(timeline.end_s)))
+    epochs = tuple(epoch for epoch in epochs if epoch.batches)
+    place = np.arange(len(timeline)) - np.searchsorted(timeline.epoch, timeline.epoch)
+    waits, is_seen = _waits(timeline, place)
+    is_first = timeline.epoch == timeline.epoch[0]
+    inner = place > 0
+    has_later = bool((inner & ~is_first).sum() >= max(LEAST_PERIODS, workers))
+    steady = inner & ~is_first if has_later else inner
+    if not steady.any():  # epochs of a single batch
+        steady = np.ones(len(timeline), bool)
+    warm = steady & (np.arange(len(timeline)) >= min(WARM_UP, len(timeline) - 1))
+    steps = _steps(timeline, waits)
+    wait_ms, step_ms = 1000 * float(waits[steady].mean()), 1000 * _mean(steps[warm])
+    counted = [epoch for epoch in epochs if epoch.number != timeline.epoch[0]] or list(epochs)
+    whole = [epoch.batches for epoch in epochs if epoch.is_whole]
+    start_ms = float(np.mean([epoch.start_ms + epoch.end_ms for epoch in counted]))
+    start_ms = max(0.0, start_ms - wait_ms) if inner.any() else 0.0
+    per_epoch = per_epoch or (max(whole) if whole else max(each.batches for each in epochs))
+    return LoopTimes(
+        epochs=epochs,
+        batches=len(timeline),
+        samples=float(timeline.samples[steady].mean()),
+        wait_ms=wait_ms,
+        step_ms=step_ms,
+        start_ms=start_ms,
+        per_epoch=per_epoch,
+        first_wait_ms=1000 * float(waits[inner & is_first].mean())
+        if has_later and (inner & is_first).any()
+        else None,
+        step_cores=_ratio(timeline.cpu_s[warm], timeline.step_s[warm]),
+        is_device_seen=is_seen,
+        gain=_gain(waits[warm], steps[warm], start_ms / per_epoch),
+        sawtooth=_sawtooth(waits[steady], place[steady], workers) if workers else None,
+        steady=int(steady.sum()),
+    )
+
+
+def _epoch(timeline: Timeline, number: int) -> EpochTime:
+    where = np.flatnonzero(timeline.epoch == number)
+    if not len(where):
+        return EpochTime(number, 0, 0.0, 0.0, 0.0, 0.0, 0.0, is_whole=False)
+    waits, steps = timeline.wait_s[where], timeline.step_s[where]
+    end = float(timeline.end_s[number])
+    is_whole = not np.isnan(end)
+    seconds = float(waits.sum() + np.nansum(steps)) + (end if is_whole else 0.0)
+    return EpochTime(
+        number=number,
+        batches=len(where),
+        start_ms=1000 * float(waits[0]),
+        wait_ms=1000 * float(waits[1:].mean()) if len(where) > 1 else 0.0,
+        step_ms=1000 * _mean(steps),
+        end_ms=1000 * end if is_whole else 0.0,
+        seconds=seconds,
+        is_whole=is_whole,
+    )
+
+
+def _waits(timeline: Timeline, place: Ints) -> tuple[Floats, bool]:
+    """What was lost before each batch: where the device was seen, how long it stood still.
+
+    While the device still works on the batch before, waiting for the next one costs nothing.
+    """
+    inner = place > 0
+    is_seen = bool(inner.any()) and not np.isnan(timeline.idle_s[inner]).any()
+    if is_seen:
+        return np.where(inner, timeline.idle_s, timeline.wait_s), True
+    return timeline.wait_s, False
+
+
+def _steps(timeline: Timeline, waits: Floats) -> Floats:
+    """All that is not waiting, batch by batch."""
+    return timeline.step_s + (timeline.wait_s - waits)
+
+
+def _mean(values: Floats) -> float:
+    """Of those that are known; 0 where none is."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _ratio(cpu: Floats, wall: Floats) -> float:
+    total = float(np.nansum(wall))
+    return float(np.nansum(cpu)) / total if total > 0 else 0.0
+
+
+def _gain(waits: Floats, steps: Floats, start_ms: float) -> Range:
+    """The loop's time by the step's, with the error of a few batches: a bootstrap over blocks.
+
+    Source: Kunsch (1989), "The jackknife and the bootstrap for general stationary observations".
+    """
+    known = ~np.isnan(steps)
+    waits, steps = waits[known], steps[known]
+    if not len(steps) or steps.mean() <= 0:
+        return Range(math.inf, math.inf, math.inf)
+    draws = np.random.default_rng(0)
+    size = min(BLOCK, len(steps))
+    blocks = -(-len(steps) // size)
+    starts = draws.integers(0, len(steps) - size + 1, (DRAWS, blocks))
+    chosen = (starts[:, :, None] + np.arange(size)).reshape(DRAWS, -1)
+    drawn = 1 + (waits[chosen].mean(1) + start_ms / 1000) / steps[chosen].mean(1)
+    value = 1 + (waits.mean() + start_ms / 1000) / steps.mean()
+    low, high = np.quantile(drawn, (0.05, 0.95))
+    return Range(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _sawtooth(waits: Floats, place: Ints, period: int) -> Sawtooth:
+    """How much of what waits differ goes by the worker whose turn it is."""
+    turns = place % period
+    means = np.array([_mean(waits[turns == turn]) for turn in range(period)])
+    total = float(((waits - waits.mean()) ** 2).sum())
+    strength = float(((means[turns] - waits.mean()) ** 2).sum()) / total if total > 0 else 0.0
+    is_long = len(waits) >= LEAST_PERIODS * period
+    return Sawtooth(
+        period=period,
+        strength=strength,
+        wait_ms=tuple(1000 * float(mean) for mean in means),
+        is_seen=period > 1 and is_long and strength >= LEAST_SAWTOOTH,
+    )
