@@ -96,7 +96,7 @@ def examination_of(planted: Planted, **facts: Any) -> Examination:
 def shipped_ms(planted: Planted) -> float:
     """Handing a finished batch over, by as many workers as there are, or by two."""
     workers = planted.workers or 2
-    return max(planted.hand_ms, (planted.ship_ms + planted.collate_ms) / workers)
+    return max(planted.hand_ms, planted.ship_ms / workers)
 
 
 def samples_of(planted: Planted) -> SampleTimes:
