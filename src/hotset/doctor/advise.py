@@ -62,12 +62,11 @@ def judged(
         is_step_known: whether what is not waiting is a training step; without one, only what the
             data takes can be told.
     """
-    pace = pace_of(loop, examination)
+    pace = pace_of(loop, examination, step_ms=None if replay is None else replay.full_ms)
     found = limit_of(loop, examination, pace)
     if not is_step_known:
         found = Found("inconclusive", "unknown")
-    alone = None if replay is None else max(0.0, min(replay.full_ms, loop.step_ms) - pace.copy_ms)
-    case = Case(found, loop, examination, pace, alone)
+    case = Case(found, loop, examination, pace)
     advice = remedies_of(case)
     is_left = found.bound in ("compute-bound", "balanced") or (
         not advice and found.bound != "inconclusive"
@@ -92,8 +91,7 @@ def judged(
 
 def _most(case: Case) -> Range:
     """The largest gain possible: no waiting, no copying, and the step by itself."""
-    step = case.pace.compute_ms if case.alone_ms is None else case.alone_ms
-    return case.gain(step)
+    return case.gain(case.pace.alone_ms)
 
 
 def _stages(case: Case) -> tuple[Stage, ...]:

@@ -49,7 +49,7 @@ def limit_of(loop: LoopTimes, examination: Examination, pace: Pace) -> Found:
     lost = loop.wait_ms + loop.start_share_ms
     if pace.copy_ms >= LEAST_COPY * loop.loop_ms and pace.copy_ms >= lost:
         return Found("copy-bound", "copy")
-    if lost >= LEAST_LOST * loop.loop_ms or _is_cold_at_first(loop):
+    if lost >= LEAST_LOST * loop.loop_ms or is_cold_at_first(loop):
         cause, subject = cause_of(loop, examination, pace)
         return Found("data-bound", cause, subject)
     if pace.worker_ms and pace.data_ms >= NEARLY * pace.step_ms:
@@ -77,7 +77,7 @@ def confidence_of(found: Found, loop: LoopTimes, pace: Pace) -> float:
 
 def cause_of(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cause, str]:
     """What it is about the data, and its name: the first that applies, particulars first."""
-    if loop.start_share_ms > loop.wait_ms and not _is_cold_at_first(loop):
+    if loop.start_share_ms > loop.wait_ms and not is_cold_at_first(loop):
         return ("worker start" if pace.worker_ms else "unknown"), examination.facts.dataset
     for look in (_storage, _slow_worker, _threads, _in_memory, _hand_over):
         found = look(loop, examination, pace)
@@ -89,11 +89,12 @@ def cause_of(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cau
 Look = Callable[[LoopTimes, Examination, Pace], tuple[Cause, str] | None]
 
 
-def _is_cold_at_first(loop: LoopTimes) -> bool:
+def is_cold_at_first(loop: LoopTimes) -> bool:
     """Whether the first epoch waited much longer than the later ones, and long."""
     first = loop.first_wait_ms
     return (
         first is not None
+        and not loop.is_first_usual
         and first >= COLD * loop.wait_ms
         and first - loop.wait_ms >= LEAST_LOST * (first + loop.step_ms)
     )
@@ -103,7 +104,7 @@ def _storage(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cau
     again = examination.ms("read", "transform", "batch")
     first = examination.first_read_ms
     is_cold = first is not None and again > 0 and first >= COLD * again
-    if _is_cold_at_first(loop) or (is_cold and pace.slack >= COLD**0.5):
+    if is_cold_at_first(loop) or (is_cold and pace.slack >= COLD**0.5):
         return "storage", examination.facts.dataset
     return None
 
@@ -134,7 +135,11 @@ def _in_memory(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[C
 
 
 def _hand_over(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cause, str] | None:
-    if pace.worker_ms and pace.hand_ms > max(pace.worker_ms) / len(pace.worker_ms):
+    if not pace.worker_ms:
+        return None
+    # What workers take may have the sending off in it; what one process takes has not.
+    made, each = pace.make_ms / len(pace.worker_ms), max(pace.worker_ms) / len(pace.worker_ms)
+    if pace.hand_ms > made and pace.hand_ms > 0.5 * each:
         return "hand-over", examination.facts.dataset
     return None
 

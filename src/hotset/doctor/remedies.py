@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from hotset.doctor.causes import Found, is_float
+from hotset.doctor.causes import Found, is_cold_at_first, is_float
 from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, Range
 from hotset.doctor.loop import LoopTimes
@@ -20,6 +20,8 @@ LEAST_GAIN = 1.05
 LEAST_PART = 0.3
 """A stage with a smaller share of the making is not worth a word of its own."""
 MOST_WORKERS = 32
+SLOW = 10.0
+"""A sample that takes so many times what others take is slow."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,12 @@ class Case:
         loop: its times.
         examination: of its loader.
         pace: its parts.
-        alone_ms: what the step takes where no worker runs beside it; None where that is not known.
     """
 
     found: Found
     loop: LoopTimes
     examination: Examination
     pace: Pace
-    alone_ms: float | None = None
 
     def gain(self, after_ms: float) -> Range:
         """How many times faster a batch that takes so long would be, with the loop's own error."""
@@ -83,7 +83,7 @@ def accelerated_ms(case: Case) -> float:
     assert plan is not None
     assert plan.prediction is not None
     left, copy = plan.prediction.rest_ms, plan.prediction.copy_ms
-    step = case.pace.compute_ms if case.alone_ms is None else case.alone_ms
+    step = case.pace.alone_ms
     is_in_workers = any(cut.is_chosen and cut.rest == "worker" for cut in plan.cuts)
     if not is_in_workers:
         return left + max(copy, step)
@@ -98,7 +98,7 @@ def lasting_workers(case: Case) -> Advice | None:
     facts, pace = case.examination.facts, case.pace
     if not pace.worker_ms or facts.is_persistent:
         return None
-    after = replace(pace, start_ms=0.0).loop_ms
+    after = replace(pace, begin_ms=0.0).loop_ms
     share = pace.start_ms / (pace.steady_ms * pace.per_epoch + pace.start_ms)
     return Advice(
         "persistent workers",
@@ -142,7 +142,8 @@ def fitting_workers(case: Case) -> int:
     free = max(0.0, examination.cores - case.loop.step_cores)
     room = math.floor(free / max(examination.cpu_cores, free / MOST_WORKERS, 1e-9) + 1e-6)
     made = pace.make_ms * pace.slack
-    needed = math.ceil(made / pace.step_ms) if pace.step_ms > 0 else MOST_WORKERS
+    least = pace.take_ms + pace.step_ms
+    needed = math.ceil(made / least) if least > 0 else MOST_WORKERS
     return min(needed, room, MOST_WORKERS)
 
 
@@ -151,7 +152,9 @@ def fewer_threads(case: Case) -> Advice | None:
     examination, pace = case.examination, case.pace
     if not examination.limited or not pace.worker_ms:
         return None
-    after = replace(pace, worker_ms=tuple(each.ms for each in examination.limited)).loop_ms
+    held = replace(pace, worker_ms=tuple(each.ms for each in examination.limited))
+    work_ms = statistics.fmean(each.ms * each.cores for each in examination.limited)
+    after = held.crowded_by(min(work_ms, pace.work_ms)).loop_ms
     workers, cores = len(pace.worker_ms), examination.cores
     return Advice(
         "threads",
@@ -178,7 +181,9 @@ def even_workers(case: Case) -> Advice | None:
         return None
     pace = case.pace
     usual = statistics.median(sorted(pace.worker_ms)[:-1])
-    after = replace(pace, worker_ms=(usual,) * len(pace.worker_ms)).loop_ms
+    share = usual / statistics.fmean(pace.worker_ms)
+    evened = replace(pace, worker_ms=(usual,) * len(pace.worker_ms))
+    after = evened.crowded_by(share * pace.work_ms).loop_ms
     return Advice(
         "even workers",
         f"find out what is different about {case.found.subject}",
@@ -246,7 +251,7 @@ def warm_storage(case: Case) -> Advice | None:
         return None
     loop, examination = case.loop, case.examination
     first = loop.first_wait_ms
-    if first is not None and first > loop.wait_ms:
+    if first is not None and is_cold_at_first(loop):
         epochs = len(loop.epochs)
         cold = first + loop.step_ms
         warm = loop.wait_ms + loop.step_ms
@@ -278,6 +283,32 @@ def warm_storage(case: Case) -> Advice | None:
     )
 
 
+def even_samples(case: Case) -> Advice | None:
+    """The slowest samples as fast as the others."""
+    examination, pace = case.examination, case.pace
+    times, size = examination.samples, examination.facts.batch_size
+    if times is None or not size or case.found.bound != "data-bound":
+        return None
+    worst = times.worst[0] if times.worst else None
+    if worst is None or worst.ms < SLOW * times.p50_ms or case.found.cause == "storage":
+        return None
+    usual_ms = times.p50_ms * size + examination.ms("collate")
+    # Its like are in what workers took, and in what the loop took beyond its parts.
+    held = replace(pace, slack=min(1.0, pace.slack), make_ms=min(pace.make_ms, usual_ms))
+    held = replace(held, worker_ms=tuple(min(each, usual_ms) for each in pace.worker_ms))
+    evened = held.crowded_by(min(pace.work_ms, usual_ms * examination.cpu_cores))
+    return Advice(
+        "slow samples",
+        f"look at sample {worst.index}{f', {worst.path}' if worst.path else ''}, and its like",
+        case.gain(evened.loop_ms),
+        is_most=True,
+        why=(
+            f"it takes {human_ms(worst.ms)}, and half of the {times.count} samples that were timed "
+            f"no more than {human_ms(times.p50_ms)}"
+        ),
+    )
+
+
 def hidden_copy(case: Case) -> Advice | None:
     """Copies that run beside the step."""
     facts, pace = case.examination.facts, case.pace
@@ -301,7 +332,8 @@ def no_workers(case: Case) -> Advice | None:
     """Batches made in the loop itself, where handing them over takes longer than making them."""
     if case.found.cause != "hand-over":
         return None
-    pace = replace(case.pace, worker_ms=(), start_ms=0.0, slack=1.0)
+    alone = replace(case.pace, worker_ms=(), begin_ms=0.0, slack=1.0)
+    pace = replace(alone, compute_ms=alone.alone_ms)
     return Advice(
         "no workers",
         "read without workers",
@@ -324,6 +356,7 @@ REMEDIES: Iterable[Remedy] = (
     cheaper_collate,
     cheaper_step,
     warm_storage,
+    even_samples,
     hidden_copy,
     no_workers,
 )
