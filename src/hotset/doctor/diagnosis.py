@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hotset.chain.probe import own_generators, preserved_generators
 from hotset.doctor.advise import Replay, judged
-from hotset.doctor.cuda import spans_if_used
+from hotset.doctor.cuda import is_used, spans_if_used
 from hotset.doctor.examination import Examination
 from hotset.doctor.examine import examine
 from hotset.doctor.facts import facts_of
@@ -266,7 +266,7 @@ def _half(batch: Any) -> Any:
 
 def link_of_process() -> Link:
     """To the GPU where this process has begun to use one, else to host memory."""
-    return link_to("cuda" if torch.cuda.is_initialized() else "cpu")
+    return link_to("cuda" if is_used() else "cpu")
 
 
 @contextmanager

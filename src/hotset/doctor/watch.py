@@ -75,7 +75,7 @@ class Watched:
         recording.begin_epoch()
         mine = recording.epochs
         iterator = iter(self._loader)
-        while not self._is_over and recording.epochs == mine:
+        while self._is_watched(mine):
             recording.ask()
             try:
                 batch = next(iterator)
@@ -88,6 +88,11 @@ class Watched:
                 machine.settle()
             yield batch
         yield from iterator
+
+    def _is_watched(self, epoch: int) -> bool:
+        """Whether an epoch is the latest, and watching goes on."""
+        recording = self._recording
+        return not self._is_over and recording is not None and recording.epochs == epoch
 
     def __len__(self) -> int:
         return len(self._loader)  # type: ignore[arg-type]  # its own error where it has none
@@ -130,6 +135,6 @@ class Watched:
             ConfigError: if no batch was asked for.
         """
         self.stop()
-        recording = self._recording or Recording()
+        recording = Recording() if self._recording is None else self._recording
         with phases(is_shown=progress) as told:
             return diagnosed(self._loader, recording, usage=self._usage, device=device, told=told)
