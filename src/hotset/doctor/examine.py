@@ -190,8 +190,8 @@ class _Examining:
                 None,
                 None,
                 (
-                    f"a plan reads {READS} samples at least, which take {human_ms(singles.ms)} each; "
-                    "hotset.plan(loader) takes the time"
+                    f"a plan reads {READS} samples at least, which take {human_ms(singles.ms)} "
+                    "each; hotset.plan(loader) takes the time"
                 ),
             )
         self._told("looking at what could be kept")
