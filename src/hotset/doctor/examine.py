@@ -186,11 +186,14 @@ class _Examining:
     ) -> tuple[Plan | None, Estimate | None, str]:
         """The plan and what was measured for it; or why there is none."""
         if _is_long(singles, seconds):
-            problem = (
-                f"a plan reads {READS} samples at least, which take {human_ms(singles.ms)} each; "
-                "hotset.plan(loader) takes the time"
+            return (
+                None,
+                None,
+                (
+                    f"a plan reads {READS} samples at least, which take {human_ms(singles.ms)} "
+                    "each; hotset.plan(loader) takes the time"
+                ),
             )
-            return None, None, problem
         self._told("looking at what could be kept")
         try:
             asked = asked_for(

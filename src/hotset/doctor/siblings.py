@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -28,8 +28,8 @@ SECONDS = 3.0
 """From the first batch on; each worker makes one at least."""
 LONGEST = 3
 """So many times that is waited for workers that have made none, and no longer."""
-BATCHES = 5
-"""Of each worker, if there is time; the first is not counted where there is another."""
+BATCHES = 4
+"""Of each worker, if there is time, behind the first."""
 Took = tuple[int, int, float, float]
 """A worker's number, and for a batch its items, seconds, and seconds of the processor."""
 
@@ -63,14 +63,13 @@ def siblings_of(
     fetch = fetch_of(loader)
     items = fetch.items
     if sample_s > 0:
-        items = max(1, min(items, int(seconds / BATCHES / sample_s)))
-    found: defaultdict[int, list[Took]] = defaultdict(list)
+        items = max(1, min(items, int(seconds / (BATCHES + 1) / sample_s)))
+    run = _Run(loader.num_workers)
     try:
-        for took in _run(_loader_of(loader, fetch, items, is_limited), seconds):
-            found[took[0]].append(took)
+        run.take(_loader_of(loader, fetch, items, is_limited), seconds)
     except Exception as error:  # the user's own code runs in the workers, and may raise anything
         raise SampleError(f"a worker of {fetch.name} failed: {_told(error)}") from error
-    return tuple(_time_of(number, found[number], fetch.items) for number in sorted(found))
+    return run.times(fetch.items)
 
 
 def _told(error: Exception) -> str:
@@ -80,36 +79,55 @@ def _told(error: Exception) -> str:
     return last if last.startswith(name) else f"{name}: {last}"
 
 
-def _time_of(number: int, takes: list[Took], size: int) -> WorkerTime:
-    """Of a worker, for batches of so many items."""
-    counted = takes[1:] or takes  # the first waits for modules and files to be opened as well
-    items, wall, cpu = (sum(took[place] for took in counted) for place in (1, 2, 3))
-    return WorkerTime(
-        number=number,
-        batches=len(counted),
-        ms=1000 * size * wall / items,
-        cores=cpu / wall if wall > 0 else 0.0,
-    )
+class _Run:
+    """Takes the times of workers, from when all of them have come to work.
 
+    Args:
+        workers: that there are.
+    """
 
-def _run(loader: DataLoader[Any], seconds: float) -> Iterator[Took]:
-    """What came from the workers until it was time to stop."""
-    first = 0.0
-    counts: Counter[int] = Counter()
-    batches = iter(loader)
-    try:
-        for took in batches:
-            yield took
-            now = time.perf_counter()
-            first = first or now
-            counts[took[0]] += 1
-            least = min(counts[number] for number in range(loader.num_workers))
-            is_over = now > first + seconds and least > 0
-            if least >= BATCHES or is_over or now > first + LONGEST * seconds:
-                return
-    finally:
-        # Left to the collector, they would go on while the next ones are timed.
-        batches._shutdown_workers()  # type: ignore[attr-defined]
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._starting: defaultdict[int, list[Took]] = defaultdict(list)
+        self._working: defaultdict[int, list[Took]] = defaultdict(list)
+
+    def take(self, loader: DataLoader[Any], seconds: float) -> None:
+        """Runs the workers for so long, from the first batch on."""
+        batches, first = iter(loader), 0.0
+        try:
+            for took in batches:
+                now = time.perf_counter()
+                first = first or now
+                # Until the last of them has begun, the others share the cores with its imports.
+                are_all = len(self._starting) == self._workers
+                (self._working if are_all else self._starting)[took[0]].append(took)
+                if self._is_over(now - first, seconds):
+                    return
+        finally:
+            # Left to the collector, they would go on while the next ones are timed.
+            batches._shutdown_workers()  # type: ignore[attr-defined]
+
+    def _is_over(self, passed: float, seconds: float) -> bool:
+        least = 0
+        if len(self._working) == self._workers:
+            least = min(map(len, self._working.values()))
+        is_late = passed > seconds and len(self._starting) == self._workers
+        return least >= BATCHES or is_late or passed > LONGEST * seconds
+
+    def times(self, size: int) -> tuple[WorkerTime, ...]:
+        """Of each worker that had something to do, for batches of so many items."""
+        return tuple(self._time_of(number, size) for number in sorted(self._starting))
+
+    def _time_of(self, number: int, size: int) -> WorkerTime:
+        # The first waits for modules and files to be opened as well.
+        takes = self._working[number] or self._starting[number][1:] or self._starting[number]
+        items, wall, cpu = (sum(took[place] for took in takes) for place in (1, 2, 3))
+        return WorkerTime(
+            number=number,
+            batches=len(takes),
+            ms=1000 * size * wall / items,
+            cores=cpu / wall if wall > 0 else 0.0,
+        )
 
 
 def _loader_of(
