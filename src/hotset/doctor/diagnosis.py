@@ -100,9 +100,9 @@ def diagnose(
         >>> import torch, hotset
         >>> data = torch.utils.data.TensorDataset(torch.zeros(64, 4))
         >>> loader = torch.utils.data.DataLoader(data, batch_size=8)
-        >>> report = hotset.diagnose(loader, step=lambda batch: None, steps=16)
+        >>> report = hotset.diagnose(loader, step=lambda batch: None, steps=32)
         >>> report.verdict.bound, report.verdict.cause, report.loop.batches
-        ('data-bound', 'in memory', 16)
+        ('data-bound', 'in memory', 32)
     """
     return _diagnosed(
         loader, step, steps, device=device, seconds=seconds, progress=progress, clocks=REAL
