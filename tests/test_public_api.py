@@ -107,8 +107,7 @@ def test_names_of_the_parts_are_pinned() -> None:
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_parameters_are_pinned(name: str) -> None:
-    """Names and order; those behind the second are for keywords only, but for build's transform and diagnose's
-    steps."""
+    """Names and order; those behind the second are for keywords only, with two exceptions."""
     parameters = list(inspect.signature(getattr(hotset, name)).parameters.values())
     assert ", ".join(p.name for p in parameters) == SIGNATURES[name]
     positional = {"build": 3, "diagnose": 3, "plan": 1}.get(name, 2)
