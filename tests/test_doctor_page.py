@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -191,3 +192,16 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     message = r"the page needs matplotlib, .*: pip install 'hotset\[doctor\]'"
     with pytest.raises(MissingExtraError, match=message):
         as_page(reports.endless())
+
+
+def test_nothing_is_loaded_before_it_is_drawn() -> None:
+    """Importing the page does not import matplotlib, nor does a report in words."""
+    code = (
+        "import sys, hotset.doctor.page, hotset.doctor.trace\n"
+        "from tests import reports\n"
+        "reports.data_bound().text(), reports.data_bound().as_dict()\n"
+        "print({'matplotlib', 'psutil', 'torchvision'} & set(sys.modules))"
+    )
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
+    assert (done.stdout, done.stderr, done.returncode) == ("set()\n", "", 0)
