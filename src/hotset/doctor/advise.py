@@ -154,6 +154,11 @@ def _sentence(case: Case, is_step_known: bool) -> str:
             f"copying batches to the device is the limit: {human_ms(pace.copy_ms)} of "
             f"{human_ms(loop.loop_ms)} a batch"
         )
+    if found.cause == "cores":
+        return (
+            f"the workers are the limit: they take the cores that the step needs, which takes "
+            f"{human_ms(pace.compute_ms)} a batch beside them and {human_ms(pace.alone_ms)} without"
+        )
     return f"data is the limit: it is waited for in {share}; {_about(case)}"
 
 

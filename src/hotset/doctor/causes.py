@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from hotset.doctor.examination import Examination
-from hotset.doctor.findings import Bound, Cause, Stage
+from hotset.doctor.findings import Bound, Cause, Range, Stage
 from hotset.doctor.loop import LoopTimes
 from hotset.doctor.pace import MAKING, Pace
 
@@ -17,6 +17,8 @@ LEAST_BATCHES = 8
 LEAST_LOST = 0.1
 """A smaller share of the time that is waited is not worth a change."""
 LEAST_COPY = 0.2
+LEAST_CROWDED = 0.2
+"""A step that takes less of its time longer beside the workers is not held back by them."""
 NEARLY = 0.85
 """Data that takes so much of the step's time has no room left."""
 COLD = 2.0
@@ -52,6 +54,8 @@ def limit_of(loop: LoopTimes, examination: Examination, pace: Pace) -> Found:
     if lost >= LEAST_LOST * loop.loop_ms or is_cold_at_first(loop):
         cause, subject = cause_of(loop, examination, pace)
         return Found("data-bound", cause, subject)
+    if pace.crowded_ms >= LEAST_CROWDED * loop.loop_ms:
+        return Found("data-bound", "cores", examination.facts.dataset)
     if pace.worker_ms and pace.data_ms >= NEARLY * pace.step_ms:
         return Found("balanced", "balance")
     return Found("compute-bound", "step")
@@ -69,6 +73,9 @@ def confidence_of(found: Found, loop: LoopTimes, pace: Pace) -> float:
     gain = loop.gain
     if not math.isfinite(gain.value):
         return 1.0
+    if found.cause == "cores":
+        border = 1 / (1 - LEAST_CROWDED)
+        gain = Range(*(each * pace.compute_ms / pace.alone_ms for each in astuple(gain)))
     error = max((gain.high - gain.low) / (2 * 1.645), 1e-9)
     sure = 0.5 * (1 + math.erf(abs(gain.value - border) / error / math.sqrt(2)))
     is_explained = 1 / UNEVEN <= pace.slack <= UNEVEN
@@ -79,6 +86,8 @@ def cause_of(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cau
     """What it is about the data, and its name: the first that applies, particulars first."""
     if loop.start_share_ms > loop.wait_ms and not is_cold_at_first(loop):
         return ("worker start" if pace.worker_ms else "unknown"), examination.facts.dataset
+    if pace.crowded_ms > loop.wait_ms + loop.start_share_ms:
+        return "cores", examination.facts.dataset
     for look in (_storage, _slow_worker, _threads, _in_memory, _hand_over):
         found = look(loop, examination, pace)
         if found is not None:

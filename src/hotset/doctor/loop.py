@@ -69,6 +69,9 @@ class LoopTimes:
         steady: batches that count.
         is_first_usual: whether only a few batches of the first epoch waited longer than those of
             later ones, and the usual ones did not.
+        usual_step_ms: the median of the steps that `step_ms` is the mean of.
+        alone_step_ms: the median of steps that no worker ran beside: those at the end of an epoch,
+            when all batches are made. None where there are none.
     """
 
     epochs: tuple[EpochTime, ...]
@@ -85,6 +88,8 @@ class LoopTimes:
     sawtooth: Sawtooth | None
     steady: int
     is_first_usual: bool = False
+    usual_step_ms: float = 0.0
+    alone_step_ms: float | None = None
 
     @property
     def start_share_ms(self) -> float:
@@ -150,6 +155,8 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
         sawtooth=_sawtooth(waits[steady], place[steady], workers) if workers else None,
         steady=int(steady.sum()),
         is_first_usual=has_later and _is_few(waits[inner & is_first], waits[steady], workers),
+        usual_step_ms=1000 * _median(steps[warm]),
+        alone_step_ms=_alone_ms(timeline, steps) if workers else None,
     )
 
 
@@ -194,6 +201,21 @@ def _mean(values: Floats) -> float:
     """Of those that are known; 0 where none is."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else 0.0
+
+
+def _median(values: Floats) -> float:
+    """Of those that are known; 0 where none is."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _alone_ms(timeline: Timeline, steps: Floats) -> float | None:
+    """The median step of last batches as large as the others; the workers have no more to do."""
+    whole = np.flatnonzero(~np.isnan(timeline.end_s))
+    last = np.searchsorted(timeline.epoch, whole, side="right") - 1
+    last = last[(last >= WARM_UP) & (timeline.samples[last] == np.median(timeline.samples))]
+    known = steps[last][~np.isnan(steps[last])]
+    return 1000 * float(np.median(known)) if len(known) else None
 
 
 def _ratio(cpu: Floats, wall: Floats) -> float:

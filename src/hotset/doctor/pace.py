@@ -57,6 +57,11 @@ class Pace:
         return self.compute_ms + self.copy_ms
 
     @property
+    def crowded_ms(self) -> float:
+        """What the step takes longer for the workers that run beside it."""
+        return self.compute_ms - self.alone_ms if self.worker_ms else 0.0
+
+    @property
     def data_ms(self) -> float:
         """From one batch to the next, if the loop did nothing but take them."""
         if not self.worker_ms:
@@ -143,7 +148,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     Args:
         loop: its times.
         examination: of its loader.
-        step_ms: what the step takes where no worker runs beside it; None where that is not known.
+        step_ms: what the step was seen to take where no worker runs beside it; None takes what the
+            loop itself shows of that.
     """
     make_ms = examination.ms(*MAKING)
     workers = tuple(each.ms for each in examination.workers)
@@ -151,7 +157,7 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     if examination.facts.workers and not workers:
         workers = (make_ms,) * examination.facts.workers
     copy_ms = min(examination.ms("copy"), loop.step_ms)
-    alone_ms = loop.step_ms if step_ms is None else min(step_ms, loop.step_ms)
+    alone_ms = _alone_ms(loop, loop.alone_step_ms if step_ms is None else step_ms)
     parts = Pace(
         compute_ms=loop.step_ms - copy_ms,
         copy_ms=copy_ms,
@@ -172,6 +178,13 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     made_ms = slack * workers[0] + parts.take_ms
     begin_ms = max(0.0, loop.start_ms + loop.wait_ms - made_ms)
     return replace(parts, slack=slack, begin_ms=begin_ms)
+
+
+def _alone_ms(loop: LoopTimes, seen_ms: float | None) -> float:
+    """The step in the mean, where it usually takes so long; medians tell what is usual."""
+    if seen_ms is None or loop.usual_step_ms <= 0:
+        return loop.step_ms
+    return loop.step_ms * min(1.0, seen_ms / loop.usual_step_ms)
 
 
 def _slack(loop: LoopTimes, parts: Pace) -> float:
