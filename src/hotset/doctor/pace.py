@@ -24,7 +24,8 @@ class Pace:
         compute_ms: the step, without copying.
         copy_ms: copying in the loop.
         make_ms: making a batch in one process, alone.
-        worker_ms: (workers,) what each worker takes for a batch while all work.
+        worker_ms: (workers,) what each worker takes for a batch while all work; an epoch's first
+            batch is that of the first.
         hand_ms: handing a batch over from a worker.
         begin_ms: starting an epoch, until its first batch is begun, and ending it.
         per_epoch: batches that this is spread over.
@@ -65,14 +66,27 @@ class Pace:
         """From one batch to the next, if the loop did nothing but take them."""
         if not self.worker_ms:
             return self.make_ms * self.slack
-        return self.slack * max(max(self.worker_ms) / len(self.worker_ms), self.hand_ms)
+        each_ms = self.later * max(self.worker_ms) / len(self.worker_ms)
+        return self.slack * max(each_ms, self.hand_ms)
+
+    @property
+    def later(self) -> float:
+        """The share of an epoch's work that is done behind its first batch.
+
+        By then each worker has made one; all of them make one in each turn.
+        """
+        count, workers = self.per_epoch, len(self.worker_ms)
+        turns = -(-count // workers)
+        return workers * (turns - 1) / (count - 1) if count > 1 else 0.0
 
     @property
     def shared_ms(self) -> float:
         """A batch at least, since the step and the workers use the same cores."""
         if not self.worker_ms:
             return 0.0
-        return self.slack * (self.work_ms + self.step_work_ms) / self.cores
+        # What workers take for a batch may be less than it was; what they do is not.
+        work_ms = max(1.0, self.slack) * self.later * self.work_ms
+        return (work_ms + self.step_work_ms) / self.cores
 
     @property
     def steady_ms(self) -> float:
@@ -87,7 +101,8 @@ class Pace:
         if not self.worker_ms:
             return self.begin_ms
         waited = self.steady_ms - self.step_ms
-        return max(0.0, self.begin_ms + self.slack * max(self.worker_ms) + self.take_ms - waited)
+        made_ms = self.slack * self.worker_ms[0] + self.take_ms
+        return max(0.0, self.begin_ms + made_ms - waited)
 
     @property
     def loop_ms(self) -> float:
@@ -95,14 +110,15 @@ class Pace:
         return self.steady_ms + self.start_ms / self.per_epoch
 
     def with_workers(self, count: int, begin_ms: float) -> Pace:
-        """The same with so many workers, each of which has a core to itself.
+        """The same with more workers, each of which has a core to itself.
 
         Args:
-            count: at least 1.
+            count: of them all.
             begin_ms: starting them, for an epoch.
         """
         take_ms = self.take_ms if self.worker_ms else self.hand_ms
-        workers = (self.make_ms,) * count
+        more = (self.make_ms,) * (count - len(self.worker_ms))
+        workers = (*self.worker_ms, *more)
         return replace(self, worker_ms=workers, begin_ms=begin_ms, take_ms=take_ms)
 
     def without(self, ms: float) -> Pace:
@@ -159,7 +175,7 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     slack = _slack(loop, parts)
     if not workers:
         return replace(parts, slack=slack)
-    made_ms = slack * max(workers) + parts.take_ms
+    made_ms = slack * workers[0] + parts.take_ms
     begin_ms = max(0.0, loop.start_ms + loop.wait_ms - made_ms)
     return replace(parts, slack=slack, begin_ms=begin_ms)
 

@@ -144,7 +144,7 @@ def fitting_workers(case: Case) -> int:
     made = pace.make_ms * pace.slack
     least = pace.take_ms + pace.step_ms
     needed = math.ceil(made / least) if least > 0 else MOST_WORKERS
-    return min(needed, room, MOST_WORKERS)
+    return min(needed, room, pace.per_epoch, MOST_WORKERS)  # each makes a batch at least
 
 
 def fewer_threads(case: Case) -> Advice | None:
