@@ -1,4 +1,4 @@
-"""Whether a loader provably may be accelerated: the same batches come, or the reason to doubt it."""
+"""Whether a loader provably may be accelerated: that the same batches come, or why not."""
 
 from __future__ import annotations
 
