@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotset.doctor.script import Outcome, Target, hooked, run_target
@@ -64,7 +65,7 @@ def run(
     seconds, found = time.perf_counter() - began, hooks.found
     notes: list[str] = []
     if found is not None and found.unfaithful is not None:
-        outcome = Outcome(EXIT_FAILED, found.unfaithful)
+        outcome = replace(outcome, code=EXIT_FAILED, error=found.unfaithful, was_stopped=False)
     loaders = () if found is None else found.runs()
     if is_dry and found is not None:
         notes.append(DRY if outcome.was_stopped else "nothing was done")

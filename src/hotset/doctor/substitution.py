@@ -311,7 +311,7 @@ class Substitution:
         job.snapshot = snapshot_of(dataset)
         job.ignored = differing(before, job.snapshot)
         job.keep(fast, _about_draws(loader, fast))
-        return "", fast
+        return "", again(fast, loader) or fast
 
     def _is_made_anew(self, dataset: Any) -> bool:
         """Whether datasets like this one come and go, each for no more than an epoch.

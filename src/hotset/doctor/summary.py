@@ -82,6 +82,8 @@ class LoaderRun:
         rows = [] if self.is_accelerated and not self.why else [("why", self.why)]
         if self.is_accelerated and self.plan is not None:
             rows += _planned(self.plan)
+            if is_dry and self.plan.prediction is not None:
+                rows.append(("predicted", self.plan.prediction.reason))
         if self.batches:
             loop = f"{_counted(self.epochs, 'epoch')}, {_counted(self.batches, 'batch')}"
             waited, rest = human_ms(1000 * self.wait_s), human_ms(1000 * self.rest_s)
