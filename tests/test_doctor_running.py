@@ -108,6 +108,8 @@ def test_a_script_sees_the_same_batches_and_draws_the_same_numbers(both: Run) ->
                     break
             drawn()
         print(len(train), len(iter(train)), type(train).__name__)
+        if stays._iterator is not None:  # else its workers are waited for for five seconds each
+            stays._iterator._shutdown_workers()
         """
     )
     assert [(r.dataset, r.samples, r.batch_size) for r in summary.loaders] == [

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hotset.cli.commands import Commands
-from hotset.cli.target import add_target, target_of, writable
+from hotset.cli.target import add_target, leave, target_of, writable
 from hotset.errors import FaithfulnessError, StorageError
 
 WIDTH = 100
@@ -63,4 +63,8 @@ def _run(args: argparse.Namespace) -> int:
         print(f"\nwritten: {file}", file=sys.stderr)
     if isinstance(outcome.error, FaithfulnessError):
         print(f"\nhotset: {outcome.error}", file=sys.stderr)
+    if outcome.threads:
+        left = ", ".join(outcome.threads)
+        print(f"hotset: not waited for: {left}, which the stopped script left", file=sys.stderr)
+        leave(outcome.code)
     return outcome.code

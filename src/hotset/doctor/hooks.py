@@ -18,11 +18,12 @@ from functools import partial, wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+Value = TypeVar("Value")
 DATALOADER = "torch.utils.data.dataloader"
 AGAIN_AFTER_S = 2.0
 """Before the main thread is interrupted once more, where it went on."""
@@ -105,21 +106,33 @@ class _Inside(threading.local):
     is_set = False
 
 
-class _Marked:
-    """Objects that are marked: by what they are, whatever they think they equal, and weakly."""
+class Kept(Generic[Value]):
+    """Values for objects, for as long as those live; by identity, whatever they say they equal."""
 
     def __init__(self) -> None:
-        self._marks: dict[int, weakref.ref[Any]] = {}
+        self._values: dict[int, tuple[weakref.ref[Any], Value]] = {}
 
-    def add(self, thing: Any) -> None:
+    def __setitem__(self, thing: Any, value: Value) -> None:
         number = id(thing)
-        self._marks[number] = weakref.ref(thing, lambda _: self._marks.pop(number, None))
+        gone = weakref.ref(thing, lambda _: self._values.pop(number, None))
+        self._values[number] = (gone, value)
+
+    def get(self, thing: Any) -> Value | None:
+        """The value; None where there is none."""
+        found = self._values.get(id(thing))
+        return None if found is None else found[1]
 
     def discard(self, thing: Any) -> None:
-        self._marks.pop(id(thing), None)
+        """Forgets it."""
+        self._values.pop(id(thing), None)
 
     def __contains__(self, thing: Any) -> bool:
-        return id(thing) in self._marks
+        return id(thing) in self._values
+
+    def living(self) -> list[Any]:
+        """The objects."""
+        found = [reference() for reference, _ in list(self._values.values())]
+        return [thing for thing in found if thing is not None]
 
 
 class _Patch:
@@ -129,7 +142,7 @@ class _Patch:
         self._hooks = hooks
         self._inside = _Inside()
         self._process = os.getpid()
-        self._aside = _Marked()
+        self._aside: Kept[bool] = Kept()
         self._before: list[tuple[type, str, Any]] = []
 
     def put(self) -> None:
@@ -167,7 +180,7 @@ class _Patch:
             if self._is_counted() and not _is_ours(sys._getframe(1)):
                 self._within(self._hooks.made, loader)
             else:
-                self._aside.add(loader)
+                self._aside[loader] = True
 
         return init
 
@@ -176,7 +189,7 @@ class _Patch:
         def iterate(loader: Any) -> Any:
             if not self._is_counted() or loader in self._aside or _is_ours(sys._getframe(1)):
                 iterator = plain(loader)
-                self._aside.add(iterator)
+                self._aside[iterator] = True
                 return iterator
             iterator = self._within(self._hooks.iterate, loader, partial(plain, loader))
             self._aside.discard(iterator)  # it may stay from an epoch that did not count

@@ -57,11 +57,14 @@ class Outcome:
         code: the exit code that Python would have ended with; 0 where the script was stopped.
         error: what it raised, unless to exit; its traceback has been printed.
         was_stopped: whether a hook ended it.
+        threads: names of those that a stopped script left, and that did not end in a while; Python
+            would wait for them.
     """
 
     code: int
     error: BaseException | None = None
     was_stopped: bool = False
+    threads: tuple[str, ...] = ()
 
 
 class _AbsentError(ConfigError):
@@ -92,13 +95,13 @@ def run_target(target: Target) -> Outcome:
         error = caught
     outcome = _outcome(error)
     try:
-        _wait_for_threads([each for each in threading.enumerate() if each not in before])
+        left = _wait_for_threads([each for each in threading.enumerate() if each not in before])
+        if stopping.is_asked:  # also in a thread that outlived the main one
+            outcome = Outcome(0, was_stopped=True, threads=left)
     except KeyboardInterrupt as caught:
         outcome = Outcome(EXIT_INTERRUPTED, caught)
     with suppress(AttributeError, OSError, ValueError):  # there is none, or it is closed
         sys.stdout.flush()
-    if stopping.is_asked and not outcome.was_stopped:  # in a thread that outlived the main one
-        return Outcome(0, was_stopped=True)
     return outcome
 
 
@@ -263,25 +266,39 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of this package."""
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
-        frames = frames.tb_next
-    if frames is not None:
-        frames.tb_next = _without_ours(frames.tb_next)
-    return frames
+    first = last = None
+    while frames is not None:
+        following = frames.tb_next
+        if not frames.tb_frame.f_code.co_filename.startswith(OURS):
+            frames.tb_next = None
+            if last is None:
+                first = frames
+            else:
+                last.tb_next = frames
+            last = frames
+        frames = following
+    return first
 
 
-def _wait_for_threads(threads: list[threading.Thread]) -> None:
+def _wait_for_threads(threads: list[threading.Thread]) -> tuple[str, ...]:
     """Waits for those that Python would wait for; not for long once a script was stopped.
 
     The threads of a pool are left out: they end only when Python does.
+
+    Returns:
+        The names of those that go on.
     """
     pool = concurrent.futures.thread.__name__
+    awaited = [
+        thread
+        for thread in threads
+        if not thread.daemon and getattr(getattr(thread, "_target", None), "__module__", "") != pool
+    ]
     left_s = LEAVE_AFTER_S
-    for thread in threads:
-        if getattr(getattr(thread, "_target", None), "__module__", "") == pool:
-            continue
-        while not thread.daemon and thread.is_alive() and left_s > 0:
+    for thread in awaited:
+        while thread.is_alive() and left_s > 0:
             began = time.monotonic()
             thread.join(0.05)
             if stopping.is_asked:
                 left_s -= time.monotonic() - began
+    return tuple(thread.name for thread in awaited if thread.is_alive())

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from hotset.chain.probe import own_generators, preserved_generators
-from hotset.doctor.hooks import Stop
+from hotset.doctor.hooks import Kept, Stop
 from hotset.doctor.job import Job, Settings
 from hotset.doctor.measure import Recording, Waited
 from hotset.doctor.proof import (
@@ -33,7 +33,6 @@ from hotset.loader.loader import Loader, accelerate
 from hotset.planning.planner import plan
 from hotset.progress import Told, shown
 
-V = TypeVar("V")
 ANEW = "a dataset like it is made anew for every epoch: nothing that is kept would be used twice"
 SHARED = "what it keeps is that of another loader over the same dataset"
 DRAWS = (
@@ -111,8 +110,8 @@ class Substitution:
     ) -> None:
         self._device, self._is_dry, self._told, self._clock = device, is_dry, told, clock
         self._jobs: list[Job] = []
-        self._seats: _ByObject[Seat] = _ByObject()
-        self._iterators: _ByObject[Seat] = _ByObject()
+        self._seats: Kept[Seat] = Kept()
+        self._iterators: Kept[Seat] = Kept()
         self._made: list[weakref.ref[DataLoader[Any]]] = []
         self._waited = Waited()
         self._lock = threading.RLock()
@@ -136,10 +135,10 @@ class Substitution:
             settings = Settings.of(loader, self._where() if seat is None else seat.settings.device)
             if seat is None or seat.settings != settings:
                 seat = self._decided(loader, settings)
-                self._seats.put(loader, seat)
+                self._seats[loader] = seat
         seat.job.recording.begin_epoch()
         iterator = self._begun(seat, loader, plain)
-        self._iterators.put(iterator, seat)
+        self._iterators[iterator] = seat
         return iterator
 
     def take(self, iterator: Iterator[Any], plain: Callable[[], Any]) -> Any:
@@ -318,13 +317,15 @@ class Substitution:
 
         What is kept of those that have gone, so far as can be told, is let go of.
         """
-        in_use = [seat.job for seat in self._seats.values()]
+        in_use = [self._seats.get(loader) for loader in self._seats.living()]
         is_anew = False
         for job in self._jobs:
             if not job.is_like(dataset) or job.is_over(dataset):
                 continue
             is_anew |= job.why == ANEW
-            if job.fast is not None and not any(job is other for other in in_use):
+            if job.fast is not None and not any(
+                seat is not None and seat.job is job for seat in in_use
+            ):
                 job.fast = None
                 is_anew |= job.accelerated_epochs <= 1
         return is_anew
@@ -336,25 +337,6 @@ class Substitution:
         if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return f"cuda:{torch.cuda.current_device()}"
         return "cpu"
-
-
-class _ByObject(Generic[V]):
-    """Values by objects: by what these are, whatever they think they equal, and weakly."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[weakref.ref[Any], V]] = {}
-
-    def put(self, thing: Any, value: V) -> None:
-        number = id(thing)
-        gone = weakref.ref(thing, lambda _: self._found.pop(number, None))
-        self._found[number] = gone, value
-
-    def get(self, thing: Any) -> V | None:
-        found = self._found.get(id(thing))
-        return None if found is None else found[1]
-
-    def values(self) -> list[V]:
-        return [value for _, value in self._found.values()]
 
 
 def _telling(told: Told | None) -> Callable[[int, int], None] | None:
