@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -349,19 +350,20 @@ def test_a_loader_made_anew_over_one_dataset_is_read_once(both: Run) -> None:
     assert [r.filled_s > 0 for r in summary.loaders] == [True, False]
 
 
-def test_datasets_that_are_made_anew_are_kept_no_second_time(both: Run) -> None:
-    """What is kept of the first was of use for an epoch only."""
+def test_datasets_that_are_made_anew_are_not_kept_for_ever(both: Run) -> None:
+    """What is kept of the first two was of use for an epoch only."""
     summary, _ = both(
         """
         def epoch():
             for x, y in DataLoader(Rows(20), batch_size=6, shuffle=True):
                 show(x, y)
             drawn()
-        for _ in range(4):
+        for _ in range(5):
             epoch()
         """
     )
     assert [(r.is_accelerated, r.loaders, r.epochs, r.why) for r in summary.loaders] == [
+        (True, 1, 1, ""),
         (True, 1, 1, ""),
         (
             False,
@@ -370,6 +372,51 @@ def test_datasets_that_are_made_anew_are_kept_no_second_time(both: Run) -> None:
             "a dataset like it is made anew for every epoch: nothing that is kept would be used "
             "twice",
         ),
+    ]
+
+
+def test_datasets_in_turn_are_kept_and_let_go_of_when_others_follow(both: Run) -> None:
+    """As folds of a cross-validation, each with a loader for every epoch."""
+    summary, _ = both(
+        """
+        folds = [Rows(20, float(n)) for n in range(3)]
+        def epoch(data):
+            for x, y in DataLoader(data, batch_size=6, shuffle=True):
+                show(x, y)
+            drawn()
+        for data in folds:
+            for _ in range(3):
+                epoch(data)
+        epoch(folds[0])
+        """
+    )
+    assert [(r.loaders, r.accelerated_epochs, r.epochs, r.why) for r in summary.loaders] == [
+        (
+            4,
+            3,
+            4,
+            "what was kept of it was let go of, when a dataset like it was gone through",
+        ),
+        (3, 3, 3, ""),
+        (3, 3, 3, ""),
+    ]
+
+
+def test_two_datasets_alike_in_turn_are_both_kept(both: Run) -> None:
+    """As training and validation of one length, with a loader for every epoch."""
+    summary, _ = both(
+        """
+        train, valid = Rows(20, 1.0), Rows(20, 2.0)
+        for _ in range(3):
+            for data in (train, valid):
+                for x, y in DataLoader(data, batch_size=6, shuffle=True):
+                    show(x, y)
+            drawn()
+        """
+    )
+    assert [(r.loaders, r.accelerated_epochs, r.epochs) for r in summary.loaders] == [
+        (3, 3, 3),
+        (3, 3, 3),
     ]
 
 
@@ -507,9 +554,8 @@ def test_a_dry_run_plans_what_was_made_and_stops(
         (True, "", 0, 0.0),
         (False, "its collate_fn (list) is its own", 0, 0.0),
     ]
-    text = summary.text(100)
-    assert "1 of 2 loaders would be accelerated" in text
-    assert "those it would\n  make later were not seen" in text
+    assert "1 of 2 loaders would be accelerated" in str(summary)
+    assert "those it would make later were not seen" in str(summary)
 
 
 def test_a_dry_run_of_a_script_that_goes_through_nothing(here: Path) -> None:
@@ -534,3 +580,12 @@ def test_arguments_reach_the_script(here: Path, capsys: pytest.CaptureFixture[st
     target = written(here, "print(sys.argv[1:])")
     run(Target(target.name, arguments=("--device", "x")), told=False)
     assert capsys.readouterr().out == "['--device', 'x']\n"
+
+
+def test_nothing_is_imported_before_the_script_imports_it(here: Path) -> None:
+    """torch reads the environment when it is loaded, and a script may set that first."""
+    heavy = "{'torch', 'numpy', 'numba', 'matplotlib', 'psutil'}"
+    (here / "train.py").write_text(f"import sys; print({heavy} & set(sys.modules))")
+    arguments = [sys.executable, "-m", "hotset", "run", "train.py"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "set()\n")

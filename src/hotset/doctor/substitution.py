@@ -34,6 +34,7 @@ from hotset.planning.planner import plan
 from hotset.progress import Told, shown
 
 ANEW = "a dataset like it is made anew for every epoch: nothing that is kept would be used twice"
+GONE = "what was kept of it was let go of, when a dataset like it was gone through"
 SHARED = "what it keeps is that of another loader over the same dataset"
 DRAWS = (
     "without workers, its random steps drew from the script's own generator, and no longer do: the "
@@ -234,6 +235,8 @@ class Substitution:
         for job in self._jobs:
             if job.settings == settings and job.is_over(dataset):
                 job.loaders += 1
+                if job.fast is None:
+                    job.why = job.why or GONE
                 return Seat(job, settings, self._once_more(job, twin, doubt))
         job = Job(settings, dataset, Recording(waited=self._waited))
         if not doubt and not self._is_dry and self._is_made_anew(dataset):
@@ -315,20 +318,22 @@ class Substitution:
     def _is_made_anew(self, dataset: Any) -> bool:
         """Whether datasets like this one come and go, each for no more than an epoch.
 
-        What is kept of those that have gone, so far as can be told, is let go of.
+        What is kept of those that were gone through more often, and are no longer, is let go of.
         """
-        in_use = [self._seats.get(loader) for loader in self._seats.living()]
-        is_anew = False
+        seats = [self._seats.get(loader) for loader in self._seats.living()]
+        in_use = {id(seat.job) for seat in seats if seat is not None}
+        gone: set[int] = set()
         for job in self._jobs:
             if not job.is_like(dataset) or job.is_over(dataset):
                 continue
-            is_anew |= job.why == ANEW
-            if job.fast is not None and not any(
-                seat is not None and seat.job is job for seat in in_use
-            ):
-                job.fast = None
-                is_anew |= job.accelerated_epochs <= 1
-        return is_anew
+            if job.why == ANEW:
+                return True
+            if job.fast is not None and id(job) not in in_use:
+                if job.accelerated_epochs <= 1:
+                    gone.add(id(job.fast.dataset))
+                else:
+                    job.fast = None
+        return len(gone) > 1  # one may come again: training and validation in turn
 
     def _where(self) -> str:
         """The device that batches come out on."""

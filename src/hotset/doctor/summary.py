@@ -151,9 +151,11 @@ class Summary:
         of = f"{count} of {_counted(len(self.loaders), 'loader')} {done}"
         if not self.loaders:
             of = "it went through no DataLoader"
-        parts = [f"hotset run {self.title}: {of}, {human_ms(1000 * self.seconds)} in all"]
+        head = f"hotset run {self.title}: {of}, {human_ms(1000 * self.seconds)} in all"
+        parts = [_wrapped(head, width, "", "  ")]
         for run in self.loaders:
-            parts.append("\n".join([self._head(run), *self._rows(run, width)]))
+            head = _wrapped(self._head(run), width, "", "    ")
+            parts.append("\n".join([head, *self._rows(run, width)]))
         if self.notes:
             parts.append("\n".join(_wrapped(note, width, "", "  ") for note in self.notes))
         return "\n\n".join(parts)
