@@ -99,8 +99,8 @@ def test_what_cost_more_than_it_brought_is_said() -> None:
     assert (run.brought, run.saved_s) == (1.5, -0.25)
     words = dict(run.lines())["brought"]
     assert words == (
-        "2.0 s instead of 3.0 s as predicted, 1.5 times as fast; with what went before, 250 ms "
-        "more than it brought"
+        "2.0 s instead of 3.0 s as predicted, 1.5 times as fast; with what went before, it cost "
+        "250 ms more than that brought"
     )
 
 
@@ -156,6 +156,8 @@ def test_what_the_plain_loader_would_have_taken(
     run = job.run()
     assert (run.epochs, run.batches, run.wait_s, run.rest_s) == (2, 11, 11.0, 33.0)
     assert (run.loop_s, run.plain_s) == (16.0, plain_s)
+    is_crowded = workers * 3 + cpu > 2 * 3 and workers > 0
+    assert run.notes == (job_module.CROWDED,) * is_crowded
 
 
 class Stream(IterableDataset):

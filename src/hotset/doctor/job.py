@@ -20,6 +20,12 @@ from hotset.loader.loader import Loader
 from hotset.placement.plan import Plan
 from hotset.placement.prediction import Prediction
 
+# Seen on two cores with two workers: a loop of 15 s where 5 s were predicted.
+CROWDED = (
+    "workers and training want more cores than there are: the plain loader can have taken several "
+    "times as long as predicted"
+)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -129,7 +135,9 @@ class Job:
         """What was done, and what it took. The recording ends with that."""
         line = self.recording.timeline()
         is_fast = line.epoch < self.accelerated_epochs
-        loop_s = _loop_s(line, self.accelerated_epochs)
+        rest_s = float(np.nansum(line.step_s[is_fast]))
+        cpu_s = float(np.nansum(line.cpu_s[is_fast]))
+        plain_s, is_crowded = self._plain(int(is_fast.sum()), rest_s, cpu_s)
         return LoaderRun(
             name=self.settings.kind.__name__,
             dataset=self.name,
@@ -146,16 +154,12 @@ class Job:
             rest_s=float(np.nansum(line.step_s)),
             planned_s=self.planned_s,
             filled_s=self.filled_s,
-            loop_s=loop_s,
-            plain_s=self._plain_s(
-                batches=int(is_fast.sum()),
-                rest_s=float(np.nansum(line.step_s[is_fast])),
-                cpu_s=float(np.nansum(line.cpu_s[is_fast])),
-            ),
-            notes=tuple(self.notes),
+            loop_s=_loop_s(line, self.accelerated_epochs),
+            plain_s=plain_s,
+            notes=(*self.notes, *(CROWDED,) * is_crowded),
         )
 
-    def _plain_s(self, *, batches: int, rest_s: float, cpu_s: float) -> float | None:
+    def _plain(self, batches: int, rest_s: float, cpu_s: float) -> tuple[float | None, bool]:
         """Seconds that the plain loader would have taken, as predicted.
 
         Worker processes run beside the rest of the loop, and share the processor's cores with it;
@@ -165,16 +169,21 @@ class Job:
             batches: that came.
             rest_s: seconds between them.
             cpu_s: seconds of the processor in that time, all threads together.
+
+        Returns:
+            The seconds, None where there is nothing to predict; and whether workers and the rest of
+            the loop want more cores than there are.
         """
         found = self.prediction
         if found is None or not batches:
-            return None
+            return None, False
         data_s = batches * found.data_ms / 1000
         if not found.workers:
-            return data_s + rest_s
+            return data_s + rest_s, False
         cores = usable_cores()
-        shared_s = (cpu_s + data_s * min(found.workers, cores)) / cores
-        return max(data_s, rest_s, shared_s)
+        reading = min(found.workers, cores)
+        shared_s = (cpu_s + data_s * reading) / cores
+        return max(data_s, rest_s, shared_s), cpu_s + rest_s * reading > rest_s * cores
 
 
 def _loop_s(line: Timeline, epochs: int) -> float:

@@ -107,7 +107,7 @@ class LoaderRun:
         times = f"{self.brought:,.0f}" if self.brought >= 9.95 else f"{self.brought:.2g}"
         words = f"{loop} instead of {plain} as predicted, {times} times as fast"
         if self.saved_s < 0:
-            return f"{words}; with what went before, {saved} more than it brought"
+            return f"{words}; with what went before, it cost {saved} more than that brought"
         return f"{words}; {saved} saved, with what went before"
 
 
