@@ -217,7 +217,7 @@ def test_random_steps_keep_the_order(both: Run) -> None:
         "RandomHorizontalFlip": "batch",
         "ToTensor": "table",
     }
-    assert found.notes == ()
+    assert not any("generator" in note for note in found.notes)
 
 
 def test_random_steps_without_workers_are_spoken_of(here: Path) -> None:
