@@ -10,6 +10,8 @@ from hotset.doctor.loop import LoopTimes
 
 MAKING = ("read", "transform", "collate", "batch")
 """Kinds of stages that the workers do, or without workers the loop itself."""
+LITTLE = 0.05
+"""A difference of such a share is none: times are no better."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,8 @@ class Pace:
         """A batch at least, since the step and the workers use the same cores."""
         if not self.worker_ms:
             return 0.0
-        # What workers take for a batch may be less than it was; what they do is not.
-        work_ms = max(1.0, self.slack) * self.later * self.work_ms
-        return (work_ms + self.step_work_ms) / self.cores
+        # Not as slow as data was: what slows it, as storage does, need not keep a core busy.
+        return (self.later * self.work_ms + self.step_work_ms) / self.cores
 
     @property
     def steady_ms(self) -> float:
@@ -192,6 +193,8 @@ def _slack(loop: LoopTimes, parts: Pace) -> float:
     if not parts.worker_ms:
         return loop.wait_ms / parts.data_ms if parts.data_ms and loop.wait_ms else 1.0
     seen = loop.wait_ms + loop.step_ms
-    data = max(parts.data_ms, parts.shared_ms)
-    is_limit = loop.wait_ms - parts.take_ms > 0.05 * seen or data > seen
-    return seen / data if is_limit and data else 1.0
+    is_limit = loop.wait_ms - parts.take_ms > LITTLE * seen
+    is_shared = seen <= (1 + LITTLE) * parts.shared_ms  # the cores are the limit
+    if parts.data_ms > seen or (is_limit and not is_shared and parts.data_ms):
+        return seen / parts.data_ms
+    return 1.0

@@ -115,6 +115,8 @@ def more_workers(case: Case) -> Advice | None:
     pace, facts = case.pace, case.examination.facts
     if case.found.bound != "data-bound" or facts.kind != "DataLoader":
         return None
+    if case.found.cause == "slow worker":  # all would wait for it, however many there are
+        return None
     count = fitting_workers(case)
     if count <= len(pace.worker_ms):
         return None
