@@ -330,6 +330,7 @@ def diagnosed(
         clock=clocks.wall,
         cpu_clock=clocks.cpu,
         told=told,
+        usage=usage,
     )
     judgement = judged(loop, examination, replay=replay, is_step_known=is_step_known)
     batch_us = own_cost_us()
