@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,7 +136,7 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
     wait_ms, step_ms = 1000 * float(waits[steady].mean()), 1000 * _mean(steps[warm])
     counted = [epoch for epoch in epochs if epoch.number != timeline.epoch[0]] or list(epochs)
     whole = [epoch.batches for epoch in epochs if epoch.is_whole]
-    start_ms = float(np.mean([epoch.start_ms + epoch.end_ms for epoch in counted]))
+    start_ms = float(np.mean([epoch.start_ms for epoch in counted])) + _end_ms(counted, epochs)
     start_ms = max(0.0, start_ms - wait_ms) if inner.any() else 0.0
     per_epoch = per_epoch or (max(whole) if whole else max(each.batches for each in epochs))
     return LoopTimes(
@@ -178,6 +179,13 @@ def _epoch(timeline: Timeline, number: int) -> EpochTime:
         seconds=seconds,
         is_whole=is_whole,
     )
+
+
+def _end_ms(counted: Sequence[EpochTime], epochs: Sequence[EpochTime]) -> float:
+    """The mean end of those epochs that count; of any, where their ends were not seen."""
+    ends = [epoch.end_ms for epoch in counted if epoch.is_whole]
+    ends = ends or [epoch.end_ms for epoch in epochs if epoch.is_whole]
+    return float(np.mean(ends)) if ends else 0.0
 
 
 def _waits(timeline: Timeline, place: Ints) -> tuple[Floats, bool]:

@@ -61,10 +61,15 @@ class Timeline:
 
 
 class Waited:
-    """Seconds that any loader of a process was waited for, so that no other's step has them."""
+    """Seconds that any loader of a process was waited for, so that no other's step has them.
+
+    Attributes:
+        seconds: by the clock.
+        cpu_s: of the processor, which batches made in this process take.
+    """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self.cpu_s = 0.0
 
 
 class Recording:
@@ -97,7 +102,8 @@ class Recording:
         self._marks = 0
         self._asked = math.nan
         self._came = math.nan
-        self._came_cpu = self._came_waited = 0.0
+        self._asked_cpu = self._came_cpu = 0.0
+        self._came_waited = self._came_waited_cpu = 0.0
 
     def __len__(self) -> int:
         """Batches so far."""
@@ -118,6 +124,7 @@ class Recording:
         self._left()
         self._epochs += 1
         self._end.append(math.nan)
+        self._asked_cpu = self._cpu_clock()
         self._asked = self._clock()
 
     def ask(self) -> None:
@@ -125,6 +132,8 @@ class Recording:
         now = self._clock()
         if self._came == self._came:  # not NaN: the step of a batch ends here
             self._finish_step(now)
+        elif self._asked != self._asked:
+            self._asked_cpu = self._cpu_clock()
         if self._asked != self._asked:
             self._asked = now
 
@@ -144,6 +153,8 @@ class Recording:
             self._marked.append(self._marks)
             self._marks += 1
         self._came_cpu = self._cpu_clock()
+        self._waited.cpu_s += self._came_cpu - self._asked_cpu
+        self._came_waited_cpu = self._waited.cpu_s
         self._came = self._clock()
 
     def end_epoch(self) -> None:
@@ -152,12 +163,15 @@ class Recording:
             wait = self._clock() - self._asked
             self._end[-1] = wait
             self._waited.seconds += wait
+            self._waited.cpu_s += self._cpu_clock() - self._asked_cpu
         self._asked = math.nan
 
     def _finish_step(self, now: float) -> None:
         others = self._waited.seconds - self._came_waited
+        others_cpu = self._waited.cpu_s - self._came_waited_cpu
         self._step.append(now - self._came - others)
-        self._cpu.append(self._cpu_clock() - self._came_cpu)
+        self._asked_cpu = self._cpu_clock()
+        self._cpu.append(self._asked_cpu - self._came_cpu - others_cpu)
         if self._spans is not None:
             self._spans.mark()
             self._marks += 1
@@ -202,8 +216,8 @@ def samples_of(batch: Any) -> int:
     """How many samples a batch holds, by its first tensor or array; 0 where there is none."""
     while True:
         shape = getattr(batch, "shape", None)
-        if shape is not None:
-            return int(shape[0]) if len(shape) else 0
+        if isinstance(shape, tuple):
+            return int(shape[0]) if shape else 0
         if isinstance(batch, Mapping):
             batch = next(iter(batch.values()), None)
         elif isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)) and len(batch):
