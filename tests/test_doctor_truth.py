@@ -298,7 +298,7 @@ def judgement_of(case: Case) -> Judgement:
     return judged(
         times_of(planted),
         examination_of(planted, **case.facts),
-        replay=Replay(planted.copy_ms + planted.step_ms),
+        replay=Replay(planted.step_ms),
     )
 
 

@@ -19,7 +19,7 @@ class Replay:
     """The step by itself, on batches that were kept: no worker runs beside it.
 
     Attributes:
-        full_ms: on a batch as it came.
+        full_ms: on a batch as it came, on the device already.
         half_ms: on the half of one; None where that cannot be had.
     """
 

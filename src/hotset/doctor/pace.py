@@ -149,8 +149,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     Args:
         loop: its times.
         examination: of its loader.
-        step_ms: what the step was seen to take where no worker runs beside it; None takes what the
-            loop itself shows of that.
+        step_ms: what the step was seen to take, without copying, where no worker runs beside it;
+            None takes what the loop itself shows of that.
     """
     make_ms = examination.ms(*MAKING)
     workers = tuple(each.ms for each in examination.workers)
@@ -158,7 +158,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     if examination.facts.workers and not workers:
         workers = (make_ms,) * examination.facts.workers
     copy_ms = min(examination.ms("copy"), loop.step_ms)
-    alone_ms = _alone_ms(loop, loop.alone_step_ms if step_ms is None else step_ms)
+    seen_ms = loop.alone_step_ms if step_ms is None else step_ms + copy_ms
+    alone_ms = _alone_ms(loop, seen_ms)
     parts = Pace(
         compute_ms=loop.step_ms - copy_ms,
         copy_ms=copy_ms,
