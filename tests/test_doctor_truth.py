@@ -455,6 +455,7 @@ def plain_loops(draw: st.DrawFn) -> Planted:
 def slow_to_make(draw: st.DrawFn) -> Case:
     """One part of making takes twice what all the others do, and the step less than all of it."""
     planted, cause = draw(plain_loops()), draw(st.sampled_from(sorted(CAUSES)))
+    planted = planted.with_(cores=planted.cores + 1)  # one for the step
     ms = 2 * planted.make_ms * draw(st.floats(1.0, 4.0))
     spread: dict[str, Any] = {name: ms for name in CAUSES[cause] if name.endswith("_ms")}
     if "transforms" in CAUSES[cause]:
@@ -503,6 +504,7 @@ def slow_workers(draw: st.DrawFn) -> Case:
     planted = planted.with_(
         workers=workers,
         cores=workers + 1,
+        is_persistent=True,  # starting them could take longer than waiting for the slow one
         slowness=slowness,
         step_ms=data_ms * draw(st.floats(0.1, 0.7 * times)),
     )
@@ -539,7 +541,7 @@ def crowded(draw: st.DrawFn) -> Case:
         workers=cores,
         cores=cores,
         threads=draw(st.integers(2, 8)),
-        penalty=draw(st.floats(0.2, 1.0)),
+        penalty=draw(st.floats(0.2, 0.6)),
         step_cores=0.2,
     )
     step_ms = planted.make_ms / cores * draw(st.floats(0.2, 0.7))
