@@ -10,6 +10,7 @@ import hotset
 from hotset.cli.bench import add_bench
 from hotset.cli.commands import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from hotset.cli.demo import add_demo
+from hotset.cli.doctor import add_doctor
 from hotset.cli.plan import add_plan
 from hotset.cli.stores import add_stores
 from hotset.errors import FaithfulnessError, HotsetError, SampleError
@@ -55,6 +56,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.set_defaults(handler=None, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_demo(commands)
+    add_doctor(commands)
     add_plan(commands)
     add_stores(commands, arguments)
     add_bench(commands, arguments)

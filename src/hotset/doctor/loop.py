@@ -17,6 +17,8 @@ BLOCK = 8
 """Batches that are drawn together, since neighbours are alike."""
 LEAST_SAWTOOTH = 0.5
 LEAST_PERIODS = 4
+FEW = 0.25
+"""Where usual waits of two epochs differ by no more of what their means do, a few differ."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class LoopTimes:
         gain: how many times faster the loop would be with an infinitely fast loader.
         sawtooth: whether waits have the workers' period; None without workers.
         steady: batches that count.
+        is_first_usual: whether only a few batches of the first epoch waited longer than those of
+            later ones, and the usual ones did not.
+        usual_step_ms: the median of the steps that `step_ms` is the mean of.
+        alone_step_ms: the median of steps that no worker ran beside: those at the end of an epoch,
+            when all batches are made. None where there are none.
     """
 
     epochs: tuple[EpochTime, ...]
@@ -80,6 +87,9 @@ class LoopTimes:
     gain: Range
     sawtooth: Sawtooth | None
     steady: int
+    is_first_usual: bool = False
+    usual_step_ms: float = 0.0
+    alone_step_ms: float | None = None
 
     @property
     def start_share_ms(self) -> float:
@@ -144,6 +154,9 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
         gain=_gain(waits[warm], steps[warm], start_ms / per_epoch),
         sawtooth=_sawtooth(waits[steady], place[steady], workers) if workers else None,
         steady=int(steady.sum()),
+        is_first_usual=has_later and _is_few(waits[inner & is_first], waits[steady], workers),
+        usual_step_ms=1000 * _median(steps[warm]),
+        alone_step_ms=_alone_ms(timeline, steps) if workers else None,
     )
 
 
@@ -190,6 +203,24 @@ def _mean(values: Floats) -> float:
     return float(known.mean()) if len(known) else 0.0
 
 
+def _median(values: Floats) -> float:
+    """Of those that are known; 0 where none is."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _alone_ms(timeline: Timeline, steps: Floats) -> float | None:
+    """The median step of each epoch's last batch of usual size: little is left to be made."""
+    is_usual = timeline.samples == np.median(timeline.samples)
+    found = []
+    for epoch in np.flatnonzero(~np.isnan(timeline.end_s)):
+        usual = np.flatnonzero(is_usual & (timeline.epoch == epoch))
+        if len(usual) and usual[-1] >= WARM_UP:
+            found.append(steps[usual[-1]])
+    known = np.array(found)[~np.isnan(found)] if found else np.empty(0)
+    return 1000 * float(np.median(known)) if len(known) else None
+
+
 def _ratio(cpu: Floats, wall: Floats) -> float:
     total = float(np.nansum(wall))
     return float(np.nansum(cpu)) / total if total > 0 else 0.0
@@ -213,6 +244,21 @@ def _gain(waits: Floats, steps: Floats, start_ms: float) -> Range:
     value = 1 + (waits.mean() + start_ms / 1000) / steps.mean()
     low, high = np.quantile(drawn, (0.05, 0.95))
     return Range(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _is_few(first: Floats, later: Floats, workers: int) -> bool:
+    """Whether the means of two epochs' waits differ by a few of them."""
+    if not len(first):
+        return False
+    usual = _usual(first, workers) - _usual(later, workers)
+    return usual <= FEW * float(first.mean() - later.mean())
+
+
+def _usual(waits: Floats, workers: int) -> float:
+    """The median of turns of all workers, since each turn waits but once."""
+    size = min(max(1, workers), len(waits))
+    turns = waits[: len(waits) // size * size].reshape(-1, size)
+    return float(np.median(turns.mean(1)))
 
 
 def _sawtooth(waits: Floats, place: Ints, period: int) -> Sawtooth:

@@ -1,0 +1,200 @@
+"""`hotset doctor`: its arguments, and what is printed beside what the script prints."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import time
+import webbrowser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotset.cli.commands import Commands
+from hotset.errors import MissingExtraError, StorageError
+from hotset.progress import Progress
+
+if TYPE_CHECKING:
+    from hotset.doctor.report import Report
+
+WIDTH = 100
+UPDATE_EVERY_S = 0.5
+"""The script may rewrite a line of its own: seldom enough that both can be read."""
+
+
+def add_doctor(commands: Commands) -> None:
+    """Adds the command."""
+    doctor = commands.add_parser(
+        "doctor",
+        help="runs a training script unedited, and says whether data holds it back, and what helps",
+        usage="hotset doctor [options] [-m] TARGET [ARGUMENTS ...]",
+        description=(
+            "Runs a training script as Python would, and times every torch DataLoader that it goes "
+            "through. Then examines the one that it waited for most, on a few samples, and reports "
+            "whether data holds training back, where, and what would help, by how much. The "
+            "script's own output and exit code are passed on; the report goes to standard error. "
+            "Nothing is written unless asked for."
+        ),
+    )
+    doctor.add_argument("target", metavar="TARGET", help="the script; with -m, a module's name")
+    doctor.add_argument(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="ARGUMENTS",
+        help="the script's own: everything behind TARGET",
+    )
+    doctor.add_argument(
+        "-m", dest="is_module", action="store_true", help="run a module, as `python -m` does"
+    )
+    doctor.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="stop the script after N batches, of all loaders together (default: let it end)",
+    )
+    doctor.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="stop the script S seconds after it asked for its first batch",
+    )
+    doctor.add_argument(
+        "--device", metavar="NAME", help="where training wants its batches (default: as it seems)"
+    )
+    for option, what in (
+        ("--json", "the report as plain values"),
+        ("--html", "the report as one page, with plots"),
+        ("--trace", "the loop for a trace viewer, as Perfetto"),
+    ):
+        doctor.add_argument(option, type=Path, metavar="FILE", help=f"write {what}, to FILE")
+    doctor.add_argument(
+        "--open",
+        dest="is_opened",
+        action="store_true",
+        help="open the page in a browser; without --html it is a temporary file",
+    )
+    doctor.set_defaults(handler=_doctor)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from hotset.doctor.launch import doctor
+    from hotset.doctor.script import Target
+
+    files = {name: _writable(getattr(args, name)) for name in ("json", "html", "trace")}
+    if files["html"] is not None or args.is_opened:
+        _check_page()
+    shown = _Shown()
+    try:
+        report, outcome = doctor(
+            Target(args.target, args.is_module, tuple(args.arguments)),
+            steps=args.steps,
+            seconds=args.seconds,
+            device=args.device,
+            told=shown.phase,
+            counted=shown.batches if shown.is_live else None,
+            said=shown.say,
+        )
+    finally:
+        shown.clear()
+    if report is not None:
+        columns = shutil.get_terminal_size((WIDTH, 24)).columns
+        shown.line("\n" + report.text(min(WIDTH, columns)))
+        _write(report, files, shown, is_opened=args.is_opened)
+    if outcome.threads:
+        shown.say(f"not waited for: {', '.join(outcome.threads)}, which the stopped script left")
+        _leave(outcome.code)
+    return outcome.code
+
+
+class _Shown:
+    """What a person at the terminal sees of it: all of it on standard error."""
+
+    def __init__(self) -> None:
+        self._progress = Progress()
+        self.is_live = self._progress.is_live
+        self._next_s = float("-inf")
+
+    def batches(self, done: int, total: int | None) -> None:
+        """How far the script is."""
+        now = time.monotonic()
+        if now >= self._next_s:
+            self._next_s = now + UPDATE_EVERY_S
+            batches = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+            self._progress.show(f"hotset: {batches} batches")
+
+    def phase(self, text: str) -> None:
+        """What is being done."""
+        self._progress.show(f"hotset: {text} …")
+
+    def say(self, text: str) -> None:
+        """Words that stay."""
+        self.line(f"hotset: {text}")
+
+    def line(self, text: str) -> None:
+        """A line of the report."""
+        self._progress.say(text)
+
+    def clear(self) -> None:
+        """Takes away what does not stay."""
+        self._progress.clear()
+
+
+def _writable(path: Path | None) -> Path | None:
+    """The path in full, since a script may change its folder; known to be of use before it runs.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    if path is None:
+        return None
+    full = Path(os.path.abspath(path))
+    if full.is_dir():
+        raise StorageError(f"{path} cannot be written: it is a folder")
+    if not full.parent.is_dir():
+        raise StorageError(f"{path} cannot be written: there is no folder {full.parent}")
+    if not os.access(full if full.exists() else full.parent, os.W_OK):
+        raise StorageError(f"{path} cannot be written: that is not permitted")
+    return full
+
+
+def _check_page() -> None:
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError(
+            "the page needs matplotlib, which draws its plots; install it with "
+            "`pip install 'hotset[doctor]'`, or leave out --html and --open"
+        )
+
+
+def _write(
+    report: Report, files: dict[str, Path | None], shown: _Shown, *, is_opened: bool
+) -> None:
+    page = files["html"]
+    if page is None and is_opened:
+        handle, name = tempfile.mkstemp(prefix="hotset-doctor-", suffix=".html")
+        os.close(handle)
+        page = Path(name)
+    written = []
+    for path, write in (
+        (files["json"], report.to_json),
+        (page, report.to_html),
+        (files["trace"], report.to_trace),
+    ):
+        if path is not None:
+            write(path)
+            written.append(str(path))
+    if written:
+        shown.line("\nwritten: " + ", ".join(written))
+    if is_opened and page is not None and not webbrowser.open(page.as_uri()):
+        shown.say("no browser was found to open the page with")
+
+
+def _leave(code: int) -> None:
+    """Ends the process as Python would, but for threads that would never end."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
