@@ -47,7 +47,7 @@ class Planted:
         boot_ms: until a worker is there, in itself.
         end_ms: waiting for a worker's end.
         is_persistent: whether workers stay.
-        slowness: of each worker; empty where all are alike.
+        slowness: of the first workers; the others have none.
         cold_ms: by how much longer reading takes while the system has not the files in memory.
         cold_epochs: for how many epochs.
         batches: in an epoch.
@@ -133,7 +133,7 @@ class Planted:
         draws = np.random.default_rng([self.seed, epoch, batch])
         spread = math.sqrt(math.log(1 + self.jitter**2))
         factor = math.exp(spread * draws.standard_normal() - spread**2 / 2)
-        factor *= self.slowness[worker] if self.workers and self.slowness else 1.0
+        factor *= self.slowness[worker] if worker < min(self.workers, len(self.slowness)) else 1.0
         slow_ms = self.slow_ms if draws.random() < self.slow_chance else 0.0
         if epoch < self.cold_epochs:
             yield Work(self.cold_ms, 0.0)

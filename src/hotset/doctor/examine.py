@@ -223,8 +223,7 @@ class _Examining:
             return None
         self._told("timing each step")
         found = self._tried(
-            f"the steps of {fetch.name} are timed with its reading, which they could not be told "
-            "from",
+            f"the steps of {fetch.name} are timed with its reading, and not apart",
             lambda: chain_of(
                 fetch.dataset,
                 _count(singles, seconds),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,19 @@ class Fetch:
         if self.is_whole:
             return list(self.dataset.__getitems__(list(indices)))
         return [self.dataset[index] for index in indices]
+
+    def rows(self, size: int) -> Iterator[list[int]]:
+        """Indices of batches without end: in order or at random, as the loader has them.
+
+        Args:
+            size: indices in each.
+        """
+        length, generator = self.length or 0, torch.Generator().manual_seed(0)
+        for start in itertools.count(step=size):
+            if self.is_sequential:
+                yield [place % length for place in range(start, start + size)]
+            else:
+                yield torch.randint(length, (size,), generator=generator).tolist()
 
     def finish(self, items: list[Any]) -> Any:
         """The batch of some items."""

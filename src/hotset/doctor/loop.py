@@ -223,11 +223,14 @@ def _median(values: Floats) -> float:
 
 
 def _alone_ms(timeline: Timeline, steps: Floats) -> float | None:
-    """The median step of last batches as large as the others; the workers have no more to do."""
-    whole = np.flatnonzero(~np.isnan(timeline.end_s))
-    last = np.searchsorted(timeline.epoch, whole, side="right") - 1
-    last = last[(last >= WARM_UP) & (timeline.samples[last] == np.median(timeline.samples))]
-    known = steps[last][~np.isnan(steps[last])]
+    """The median step of each epoch's last batch of usual size: little is left to be made."""
+    is_usual = timeline.samples == np.median(timeline.samples)
+    found = []
+    for epoch in np.flatnonzero(~np.isnan(timeline.end_s)):
+        usual = np.flatnonzero(is_usual & (timeline.epoch == epoch))
+        if len(usual) and usual[-1] >= WARM_UP:
+            found.append(steps[usual[-1]])
+    known = np.array(found)[~np.isnan(found)] if found else np.empty(0)
     return 1000 * float(np.median(known)) if len(known) else None
 
 

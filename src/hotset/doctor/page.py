@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from hotset.doctor import plots, rows
 from hotset.doctor.findings import Advice, Trap
+from hotset.doctor.markup import as_code, as_facts, as_key, as_table, as_text
 from hotset.doctor.phrases import (
     counted,
+    ended,
     gain_in_words,
     per_second,
     percent,
@@ -26,6 +28,7 @@ from hotset.placement.plan import CUT_COLUMNS, Plan, cells_of
 
 if TYPE_CHECKING:
     from hotset.doctor.report import Report
+    from hotset.doctor.usage import Usage
 
 STYLE = """
 .hero { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; align-items: center;
@@ -52,14 +55,15 @@ details { margin-top: .5rem; } summary { color: var(--soft); cursor: pointer; fo
 .kept th { color: var(--hotset); }
 .numbers .why td { text-align: left; white-space: normal; border: 0; padding-top: 0;
   color: var(--soft); }
-.numbers .text { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.why div { position: sticky; left: 0; max-width: calc(100vw - 2.5rem); }
 .numbers tbody th { overflow-wrap: anywhere; min-width: 7rem; }
 h3 + .scroll { margin-top: .25rem; }
 footer { margin-top: 2.5rem; overflow-wrap: anywhere; }
 @media (max-width: 34rem) {
   .broad { display: none; } .narrow { display: block; }
   .card > .gain { float: none; margin: 0; }
-  .numbers { font-size: .85rem; } .numbers th, .numbers td { padding-right: .5rem; }
+  .numbers { font-size: .78rem; } .numbers th, .numbers td { padding-right: .45rem; }
+  .numbers thead th { white-space: normal; } .numbers tbody th { min-width: 6.5rem; }
   .facts tr { display: block; padding: .3rem 0; border-top: 1px solid var(--faint); }
   .facts th, .facts td { display: block; border: 0; padding: 0; }
   .plan thead { display: none; } .plan tr { display: flex; flex-wrap: wrap; gap: 0 .75rem;
@@ -74,7 +78,6 @@ COLOURS = {
     "inconclusive": "soft",
 }
 """Of the figure at the top."""
-WORST = 8
 MOST_EPOCHS = 12
 """More than so many are left out of the table, all but the first ones."""
 
@@ -96,7 +99,7 @@ def as_page(report: Report) -> str:
             *_top(report),
             *_advice(report),
             *_traps(rows.traps_in_order(report)),
-            *_plots(report),
+            *_pictures(report),
             *_plan(report),
             *_more(report),
             *_foot(report),
@@ -104,27 +107,16 @@ def as_page(report: Report) -> str:
     )
 
 
-def _text(text: str) -> str:
-    """Text of anybody's, as text of the page."""
-    return escape(shown(text))
-
-
-def _code(code: str) -> str:
-    """Code with its lines as they are; nothing where there is none."""
-    lines = "\n".join(_text(line) for line in code.splitlines())
-    return f"<pre><code>{lines}</code></pre>" if lines else ""
-
-
 def _top(report: Report) -> Iterator[str]:
     loop, verdict = report.loop, report.verdict
-    yield f"<h1>hotset doctor: {_text(report.title)}</h1>"
-    yield f'<p class="soft">{_text(rows.loader_in_words(report))}</p>'
+    yield f"<h1>hotset doctor: {as_text(report.title)}</h1>"
+    yield f'<p class="soft">{as_text(rows.loader_in_words(report))}</p>'
     colour = COLOURS[verdict.bound]
-    what = "the device stands still" if loop.is_device_seen else "waiting for data"
+    what = "the device stands still" if loop.is_device_seen else "is waiting for data"
     yield (
         f'<div class="hero"><strong style="color:var(--{colour})">{percent(loop.wait_share)}'
-        f"</strong><p>of the time is {what}. <b>{_text(rows.bound_in_words(report))}:</b> "
-        f"{_text(verdict.sentence)}</p></div>".replace("is the device", "the device")
+        f"</strong><p>of the time {what}. <b>{as_text(rows.bound_in_words(report))}:</b> "
+        f"{as_text(ended(verdict.sentence))}</p></div>"
     )
     yield from _shares(report)
     yield '<div class="tiles">'
@@ -140,7 +132,7 @@ def _top(report: Report) -> Iterator[str]:
         yield _tile("Leave it", "is the advice: there is too little to gain")
     lowest = [stage for stage in report.stages if stage.is_lowest]
     ceiling = (
-        f"; the lowest ceiling is {lowest[0].name}'s, {per_second(lowest[0].samples_per_s)}"
+        f"; the lowest ceiling is that of {lowest[0].name}, {per_second(lowest[0].samples_per_s)}"
         if lowest
         else ""
     )
@@ -150,7 +142,7 @@ def _top(report: Report) -> Iterator[str]:
 
 
 def _tile(figure: str, words: str) -> str:
-    return f'<div class="card"><b>{_text(figure)}</b>{_text(words)}</div>'
+    return f'<div class="card"><b>{as_text(figure)}</b>{as_text(words)}</div>'
 
 
 def _shares(report: Report) -> Iterator[str]:
@@ -168,16 +160,7 @@ def _shares(report: Report) -> Iterator[str]:
         for colour, _, ms in parts
     )
     yield "</div>"
-    yield _key([(colour, f"{name} {human_ms(ms)} a batch") for colour, name, ms in parts])
-
-
-def _key(colours: Sequence[tuple[str, str]]) -> str:
-    """What each colour means."""
-    swatches = "".join(
-        f'<span><i style="background:var(--{colour})"></i>{_text(meaning)}</span>'
-        for colour, meaning in colours
-    )
-    return f'<div class="key">{swatches}</div>'
+    yield as_key([(colour, f"{name} {human_ms(ms)} a batch") for colour, name, ms in parts])
 
 
 def _advice(report: Report) -> Iterator[str]:
@@ -194,9 +177,9 @@ def _advised(number: int, advice: Advice, *, is_alone: bool) -> Iterator[str]:
     title = sentence(advice.title).removesuffix(".")
     yield f'<div class="card{"" if gain else " good"}">'
     if gain:
-        yield f'<span class="gain">{_text(gain)}</span>'
+        yield f'<span class="gain">{as_text(gain)}</span>'
     yield f"<h3>{'' if is_alone else f'{number}. '}{escape(title)}</h3>"
-    yield f"<p>{escape(sentence(advice.why))}</p>{_code(advice.code)}</div>"
+    yield f"<p>{escape(sentence(advice.why))}</p>{as_code(advice.code)}</div>"
 
 
 def _traps(traps: Sequence[Trap]) -> Iterator[str]:
@@ -208,54 +191,68 @@ def _traps(traps: Sequence[Trap]) -> Iterator[str]:
         yield f'<div class="card{" warn" if trap.is_wrong else ""}">'
         yield f"<h3>{'Wrong results: ' if trap.is_wrong else ''}{name}</h3>"
         yield f"<p>{escape(sentence(trap.what))} {escape(sentence(trap.why))}</p>"
-        yield f"<p><b>{escape(sentence(trap.fix))}</b></p>{_code(trap.code)}</div>"
+        yield f"<p><b>{escape(sentence(trap.fix))}</b></p>{as_code(trap.code)}</div>"
     yield "</div>"
 
 
+def _pictures(report: Report) -> Iterator[str]:
+    cards = list(_plots(report))
+    if cards:
+        yield from ('<h2>Where the time goes</h2><div class="cards">', *cards, "</div>")
+
+
 def _plots(report: Report) -> Iterator[str]:
+    """A card for each plot that there is something to draw in."""
     found, loop = report.examination, report.loop
-    yield '<h2>Where the time goes</h2><div class="cards">'
     if len(report.timeline) > 1:
         waiting = "device stands still" if loop.is_device_seen else "waiting"
-        key = [("step", "step"), ("wait", waiting), ("fill", "epoch start")]
-        yield f'<div class="card wide"><h3>Batch by batch</h3>{_key(key)}'
+        colours = [("step", "step"), ("wait", waiting), ("fill", "epoch start")]
+        yield f'<div class="card wide"><h3>Batch by batch</h3>{as_key(colours)}'
         for kind, width in (("broad", plots.WIDE_INCHES), ("narrow", plots.NARROW_INCHES)):
             yield f'<div class="{kind}">{plots.run_plot(report, width)}</div>'
         yield from _epochs(report)
         yield "</div>"
     if any(stage.ms > 0 for stage in report.stages):
         yield '<div class="card"><h3>Each stage of a batch, by itself</h3>'
-        key = [("wait", "the lowest ceiling"), ("step", "step"), ("plain", "others")]
+        colours = [("wait", "the lowest ceiling"), ("step", "step"), ("plain", "others")]
         yield (
             '<p class="soft">What a batch takes, divided by how many work on it at once; and the '
             "rate if nothing else took time.</p>"
         )
-        yield f"{_key(key)}{plots.stages_plot(report)}"
+        yield f"{as_key(colours)}{plots.stages_plot(report)}"
         yield from _stages(report)
         yield "</div>"
     if loop.sawtooth is not None and loop.sawtooth.period > 1 and any(loop.sawtooth.wait_ms):
         bursts = rows.burst_rows(report)
-        words = bursts[0][1] if bursts else "no worker's turn is waited for more than others"
+        words = bursts[0][1] if bursts else "no worker's turn stands out"
         yield '<div class="card"><h3>Waiting, by whose turn it is</h3>'
         yield f'<p class="soft">{escape(sentence(words))}</p>{plots.bursts_plot(report)}</div>'
     if found.samples is not None:
         yield from _samples(report)
     if found.workers:
-        yield '<div class="card"><h3>Each worker, while all work</h3>'
-        yield from (
-            f'<p class="soft">{escape(sentence(w))}</p>' for _, w in rows.worker_rows(report)
-        )
-        if found.limited:
-            yield _key([("plain", "as it is"), ("hotset", "held to one thread")])
-        yield f"{plots.workers_plot(report)}</div>"
-    if report.usage is not None and any(gpu.samples for gpu in report.usage.gpus):
-        gpus = [gpu.name for gpu in report.usage.gpus if gpu.samples]
-        yield '<div class="card wide"><h3>GPU, over the run</h3>'
-        colours = plots.GPU_COLOURS
-        yield _key([(colours[n % len(colours)], name) for n, name in enumerate(gpus)])
-        for kind, width in (("broad", plots.WIDE_INCHES), ("narrow", plots.NARROW_INCHES)):
-            yield f'<div class="{kind}">{plots.gpus_plot(report, width)}</div>'
-        yield "</div>"
+        yield from _workers(report)
+    if report.usage is not None:
+        yield from _gpus(report, report.usage)
+
+
+def _workers(report: Report) -> Iterator[str]:
+    yield '<div class="card"><h3>Each worker, while all work</h3>'
+    for _, words in rows.worker_rows(report):
+        yield f'<p class="soft">{escape(sentence(words))}</p>'
+    if report.examination.limited:
+        yield as_key([("plain", "as it is"), ("hotset", "held to one thread")])
+    yield f"{plots.workers_plot(report)}</div>"
+
+
+def _gpus(report: Report, usage: Usage) -> Iterator[str]:
+    names = [f"{label}: {gpu.name}" for label, gpu in rows.labelled(usage.gpus) if gpu.samples]
+    if not names:
+        return
+    palette = plots.GPU_COLOURS
+    yield '<div class="card wide"><h3>GPU busy, over the run</h3>'
+    yield as_key([(palette[n % len(palette)], name) for n, name in enumerate(names)])
+    for kind, width in (("broad", plots.WIDE_INCHES), ("narrow", plots.NARROW_INCHES)):
+        yield f'<div class="{kind}">{plots.gpus_plot(report, width)}</div>'
     yield "</div>"
 
 
@@ -265,16 +262,16 @@ def _samples(report: Report) -> Iterator[str]:
     yield '<div class="card"><h3>Single samples</h3>'
     yield f'<p class="soft">{counted(found.count, "sample")}, in one process.</p>'
     yield plots.samples_plot(report)
-    paths = [(f"index {each.index}", each.path) for each in found.worst if each.path]
+    paths = [(f"index {each.index}", each.path) for each in found.worst[: plots.WORST] if each.path]
     if paths:
-        yield f"<details><summary>Their files</summary>{_facts(paths)}</details>"
+        yield f"<details><summary>Their files</summary>{as_facts(paths)}</details>"
     yield "</div>"
 
 
 def _epochs(report: Report) -> Iterator[str]:
     epochs = report.loop.epochs[:MOST_EPOCHS]
     left = len(report.loop.epochs) - len(epochs)
-    yield _facts(rows.epoch_rows(report))
+    yield as_facts(rows.epoch_rows(report))
     yield "<details><summary>Every epoch</summary>"
     names = ("batches", "first batch", "then waiting", "step", "in all")
     cells = [
@@ -287,7 +284,7 @@ def _epochs(report: Report) -> Iterator[str]:
         )
         for each in epochs
     ]
-    yield _table(
+    yield as_table(
         "epoch", names, [(f"{n.number + 1}", c) for n, c in zip(epochs, cells, strict=True)]
     )
     if left:
@@ -304,7 +301,7 @@ def _stages(report: Report) -> Iterator[str]:
         noise = f"± {human_ms(stage.noise_ms)}" if stage.noise_ms else ""
         lines.append((stage.name, (kind, ms, noise, lanes, rate)))
     lowest = [stage.is_lowest for stage in report.stages]
-    yield _table("stage", names, lines, marked=lowest, mark="lowest")
+    yield as_table("stage", names, lines, marked=lowest, mark="lowest")
     yield "</details>"
 
 
@@ -314,7 +311,7 @@ def _plan(report: Report) -> Iterator[str]:
         return
     yield "<h2>What hotset would do</h2>"
     if plan is None:
-        yield f"<p>Nothing: {_text(problem)}</p>"
+        yield f"<p>Nothing: {as_text(problem)}</p>"
         return
     yield from _cuts(plan)
     if plan.decisions:
@@ -322,11 +319,11 @@ def _plan(report: Report) -> Iterator[str]:
         yield "<thead><tr><th>step</th><th>what</th><th>why</th></tr></thead><tbody>"
         for step in plan.decisions:
             yield (
-                f"<tr><th>{_text(step.step)}</th><td>{_text(step.action)}</td>"
-                f"<td>{_text(step.reason)}</td></tr>"
+                f"<tr><th>{as_text(step.step)}</th><td>{as_text(step.action)}</td>"
+                f"<td>{as_text(step.reason)}</td></tr>"
             )
         yield "</tbody></table></div></details>"
-    yield from (f'<p class="soft">{_text(note)}</p>' for note in plan.notes)
+    yield from (f'<p class="soft">{as_text(note)}</p>' for note in plan.notes)
 
 
 def _cuts(plan: Plan) -> Iterator[str]:
@@ -339,60 +336,23 @@ def _cuts(plan: Plan) -> Iterator[str]:
     lines = [(cut.behind, cells_of(cut)) for cut in plan.cuts]
     chosen = [cut.is_chosen for cut in plan.cuts]
     reasons = [cut.reason for cut in plan.cuts]
-    yield _table("cut behind", CUT_COLUMNS, lines, marked=chosen, mark="kept", reasons=reasons)
+    yield as_table("cut behind", CUT_COLUMNS, lines, marked=chosen, mark="kept", reasons=reasons)
 
 
 def _more(report: Report) -> Iterator[str]:
     yield "<h2>Besides</h2>"
     if report.loaders:
         lines = [(loader.name, rows.loader_cells(loader)) for loader in report.loaders]
-        yield _table("loader", rows.LOADER_COLUMNS, lines)
-    yield _facts([*rows.batch_rows(report), *rows.machine_rows(report)])
+        yield as_table("loader", rows.LOADER_COLUMNS, lines)
+    yield as_facts([*rows.batch_rows(report), *rows.machine_rows(report)])
     found = rows.notes(report)
     if found:
-        yield "<ul>" + "".join(f"<li>{escape(sentence(note))}</li>" for note in found) + "</ul>"
+        yield "<ul>" + "".join(f"<li>{escape(ended(note))}</li>" for note in found) + "</ul>"
 
 
 def _foot(report: Report) -> Iterator[str]:
     yield "<footer>"
-    yield from (f"<p>{_text(label)}: {_text(words)}</p>" for label, words in rows.foot_rows(report))
-    yield "</footer>"
-
-
-def _facts(found: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><th>{_text(a)}</th><td>{_text(b)}</td></tr>" for a, b in found)
-    return f'<table class="facts"><tbody>{lines}</tbody></table>'
-
-
-def _table(
-    first: str,
-    names: Sequence[str],
-    lines: Sequence[tuple[str, Sequence[str]]],
-    *,
-    marked: Sequence[bool] = (),
-    mark: str = "",
-    reasons: Sequence[str] = (),
-) -> str:
-    """A table of figures.
-
-    Args:
-        first: what the first column holds.
-        names: of the others.
-        lines: the first cell, and the others.
-        marked: lines that are set off; none where empty.
-        mark: the class of those.
-        reasons: what is said below each line; nothing where empty.
-    """
-    head = "".join(f"<th>{_text(name)}</th>" for name in (first, *names))
-    body = []
-    for number, (name, cells) in enumerate(lines):
-        kind = f' class="{mark}"' if marked and marked[number] else ""
-        figures = "".join(f"<td>{_text(cell)}</td>" for cell in cells)
-        body.append(f"<tr{kind}><th>{_text(name)}</th>{figures}</tr>")
-        if reasons and reasons[number]:
-            why = f'<td colspan="{len(names) + 1}">{_text(reasons[number])}</td>'
-            body.append(f'<tr class="why">{why}</tr>')
-    return (
-        f'<div class="scroll"><table class="numbers"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
+    yield from (
+        f"<p>{as_text(label)}: {as_text(words)}</p>" for label, words in rows.foot_rows(report)
     )
+    yield "</footer>"

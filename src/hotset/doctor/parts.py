@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +36,6 @@ from hotset.planning.measure import (
 from hotset.sample.tree import flatten
 from hotset.sources.analyse import Analysis, analyse
 from hotset.sources.mapstyle import dataset_source
-from hotset.sources.source import spread
 
 GEOMETRIC = frozenset(
     (
@@ -147,15 +147,12 @@ def read_stage(fetch: Fetch, singles: Singles, lanes: int, clock: Clock) -> Stag
         lanes: how many read at once.
         clock: gives seconds.
     """
-    is_short = singles.ms * fetch.items * (ROUNDS + 1) < SHORT_MS
+    is_short = singles.ms * fetch.items * (ROUNDS + 1) < SHORT_MS and not singles.notes
     if not fetch.is_whole and (fetch.makes_batches or fetch.is_stream or not is_short):
         ms, noise_ms = singles.ms * fetch.items, singles.noise_ms * fetch.items
         return Stage(fetch.name, "read", ms, noise_ms, lanes)
-    starts = spread(max(1, (fetch.length or 0) - fetch.size + 1), ROUNDS)
     times = []
-    for place in range(ROUNDS + 1):
-        start = starts[place % len(starts)]
-        rows = [(start + row) % (fetch.length or 1) for row in range(fetch.size)]
+    for rows in itertools.islice(fetch.rows(fetch.size), ROUNDS + 1):
         began = clock()
         fetch.read(rows)
         times.append(1000 * (clock() - began))

@@ -84,8 +84,19 @@ def sentence(text: str) -> str:
         >>> sentence("the step is the limit"), sentence("Is it?")
         ('The step is the limit.', 'Is it?')
     """
+    text = ended(text)
+    return text[:1].upper() + text[1:]
+
+
+def ended(text: str) -> str:
+    """Likewise, but that its first letter stays as it is.
+
+    Example:
+        >>> ended("the step is the limit"), ended("Is it?")
+        ('the step is the limit.', 'Is it?')
+    """
     text = shown(text).strip()
-    return text[:1].upper() + text[1:] + ("" if not text or text[-1] in ".!?:…" else ".")
+    return text if not text or text[-1] in ".!?:…" else f"{text}."
 
 
 def shortened(text: str, length: int) -> str:
@@ -112,4 +123,4 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 def _number(value: float) -> str:
     if value >= 19.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 1.95 else f"{value:.2f}"
+    return f"{value:.1f}" if value >= 1.995 else f"{value:.2f}"

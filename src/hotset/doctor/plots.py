@@ -23,10 +23,14 @@ GPU_COLOURS = ("hotset", "wait", "step", "fill", "plain")
 """Of the GPUs, in turn; names of the page's colours."""
 NARROW_INCHES, WIDE_INCHES = 4.0, 9.5
 """As wide as a phone and as the page, so that letters keep their size on both."""
-BAR_INCHES, AXIS_INCHES = 0.36, 0.7
+BAR_INCHES, AXIS_INCHES, MARGIN_INCHES = 0.36, 0.7, 0.25
+LETTER_INCHES = 0.075
+"""Of a letter, in the mean."""
 MOST_POINTS = {NARROW_INCHES: 240, WIDE_INCHES: 720}
 """Of a plot over the run; beyond, neighbours are put together, as a screen would."""
 LONGEST_NAME = 20
+WORST = 8
+"""Slow samples that are drawn."""
 CLIPPED = 2.5
 """Batches that take so many times what nine of ten take are cut off, and their time written."""
 MOST_LABELLED = 16
@@ -148,7 +152,7 @@ def stages_plot(report: Report) -> str:
         for length, stage in zip(lengths, stages, strict=True)
     ]
     names = [stage.name for stage in stages]
-    return _bars("stages", names, lengths, colours, written, room=1.75)
+    return _bars("stages", names, lengths, colours, written)
 
 
 def bursts_plot(report: Report) -> str:
@@ -173,9 +177,10 @@ def samples_plot(report: Report) -> str:
     """Bars of what a usual sample takes, and the slowest."""
     found = report.examination.samples
     assert found is not None
-    names = ["half of them", "99 of 100", *(f"index {each.index}" for each in found.worst)]
-    lengths = [found.p50_ms, found.p99_ms, *(each.ms for each in found.worst)]
-    colours = [PLAIN, PLAIN, *[WAIT] * len(found.worst)]
+    worst = found.worst[:WORST]
+    names = ["half of them", "99 of 100", *(f"index {each.index}" for each in worst)]
+    lengths = [found.p50_ms, found.p99_ms, *(each.ms for each in worst)]
+    colours = [PLAIN, PLAIN, *[WAIT] * len(worst)]
     return _bars("samples", names, lengths, colours, [human_ms(ms) for ms in lengths], unit="ms")
 
 
@@ -200,7 +205,7 @@ def gpus_plot(report: Report, width_inches: float = NARROW_INCHES) -> str:
     def paint(axes: Any) -> None:
         for number, gpu in enumerate(gpus):
             points = np.array(gpu.samples)
-            at = np.arange(0, len(points), -(-len(points) // MOST_POINTS[width_inches]))
+            at = np.arange(0, len(points), -(-3 * len(points) // MOST_POINTS[width_inches]))
             counts = np.diff(np.append(at, len(points)))
             seconds, busy = (np.add.reduceat(each, at) / counts for each in points.T)
             colour = STAND_INS[GPU_COLOURS[number % len(GPU_COLOURS)]]
@@ -225,22 +230,26 @@ def _bars(
     *,
     marks: Sequence[float] = (),
     unit: str = "ms a batch",
-    room: float = 1.3,
 ) -> str:
     """Horizontal bars, from the top down.
 
     Args:
         name: of the drawing.
-        labels: one for each; not written where there are too many.
+        labels: one for each; of too many only the first and the last are written.
         lengths: likewise.
         colours: likewise.
         written: what stands at their ends.
         marks: further figures, one for each bar, or none.
         unit: what the axis measures.
-        room: so many times the longest bar is the width, for what stands at its end.
     """
     places = range(len(labels))
     is_labelled = len(labels) <= MOST_LABELLED
+    names = [shortened(label, LONGEST_NAME) for label in labels] if is_labelled else []
+    inches = NARROW_INCHES - MARGIN_INCHES - LETTER_INCHES * max(map(len, names), default=0)
+    ends = [
+        length * inches / (inches - LETTER_INCHES * (len(text) + 1)) if is_labelled else length
+        for length, text in zip(lengths, written, strict=True)
+    ]
     bar_inches = BAR_INCHES if is_labelled else BAR_INCHES * MOST_LABELLED / len(labels)
 
     def paint(axes: Any) -> None:
@@ -252,13 +261,12 @@ def _bars(
                 axes.annotate(
                     text, (length, place), (4, 0), textcoords="offset points", va="center"
                 )
-            names = [shortened(label, LONGEST_NAME) for label in labels]
             # A name may hold two dollars, and is no formula.
             axes.set_yticks(places, names, parse_math=False)
         else:
-            axes.set_yticks([])
+            axes.set_yticks([0, len(labels) - 1], [labels[0], labels[-1]], parse_math=False)
         axes.set_ylim(len(labels) - 0.4, -0.6)
-        axes.set_xlim(0, room * max([*lengths, *marks]) or 1.0)
+        axes.set_xlim(0, 1.05 * max([*ends, *marks]) or 1.0)
         axes.grid(axis="x")
         axes.locator_params(axis="x", nbins=4)
         axes.set_xlabel(unit)

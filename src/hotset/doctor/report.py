@@ -59,6 +59,14 @@ class Report:
         versions: of the packages; None for what is not installed.
         hardware: what it ran on.
         notes: what else is worth knowing.
+
+    Example:
+        >>> import torch, hotset
+        >>> data = torch.utils.data.TensorDataset(torch.zeros(64, 4))
+        >>> loader = torch.utils.data.DataLoader(data, batch_size=8)
+        >>> report = hotset.diagnose(loader, step=lambda batch: None, steps=32)
+        >>> report.verdict.bound, report.loop.batches, report.as_dict()["version"]
+        ('data-bound', 32, 1)
     """
 
     title: str

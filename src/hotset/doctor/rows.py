@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotset.doctor.findings import Advice, Stage, Trap, WorkerTime
 from hotset.doctor.phrases import counted, gain_in_words, per_second, percent, shown, times_as
+from hotset.doctor.usage import GpuUse
 from hotset.placement.duration import human_ms
 from hotset.placement.size import human_bytes
 
@@ -198,7 +199,7 @@ def worker_rows(report: Report) -> Rows:
         rows.append(
             (
                 "workers",
-                f"number {slowest.number} takes {human_ms(slowest.ms)} a batch, the others {span}",
+                f"worker {slowest.number} takes {human_ms(slowest.ms)} a batch, the others {span}",
             )
         )
     if workers and limited:
@@ -243,15 +244,20 @@ def machine_rows(report: Report) -> Rows:
         if used.growth_bytes is not None and used.growth_bytes > 0:
             words += f", grown by {human_bytes(used.growth_bytes)} while the loop ran"
         rows.append(("memory", words))
-    for gpu in used.gpus:
+    for label, gpu in labelled(used.gpus):
         parts = [shown(gpu.name)]
         if gpu.busy is not None:
             parts.append(f"{percent(gpu.busy)} busy")
         if gpu.memory_bytes is not None:
             taken = human_bytes(gpu.memory_bytes)
             parts.append(f"{taken} of {human_bytes(gpu.memory_total_bytes)} taken")
-        rows.append(("GPU", ", ".join(parts)))
+        rows.append((label, ", ".join(parts)))
     return rows
+
+
+def labelled(gpus: Sequence[GpuUse]) -> list[tuple[str, GpuUse]]:
+    """GPUs, each with what it is called: by number where there are several."""
+    return [(f"GPU {n}" if len(gpus) > 1 else "GPU", gpu) for n, gpu in enumerate(gpus)]
 
 
 def foot_rows(report: Report) -> Rows:

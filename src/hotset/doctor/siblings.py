@@ -171,16 +171,12 @@ class _Tasks:
 
     def __iter__(self) -> Iterator[Any]:
         fetch = self._fetch
-        size, length = fetch.size if fetch.is_keyed else self._items, fetch.length or 0
+        size = fetch.size if fetch.is_keyed else self._items
+        rows: Iterator[list[Any]] = fetch.rows(size)
+        if fetch.is_stream:
+            rows = itertools.repeat([None] * size)
         is_one = fetch.makes_batches and not fetch.is_keyed
-        generator = torch.Generator().manual_seed(0)
-        for start in itertools.count(step=size):
-            if fetch.is_stream:
-                indices: list[Any] = [None] * size
-            elif fetch.is_sequential:
-                indices = [place % length for place in range(start, start + size)]
-            else:
-                indices = torch.randint(length, (size,), generator=generator).tolist()
+        for indices in rows:
             yield _Task(indices[0] if is_one else indices)
 
 
