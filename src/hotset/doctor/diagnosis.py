@@ -332,6 +332,7 @@ def diagnosed(
         clock=clocks.wall,
         cpu_clock=clocks.cpu,
         told=told,
+        usage=usage,
     )
     others = usage.others_busy if usage is not None else 0.0
     judgement = judged(
