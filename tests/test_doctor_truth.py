@@ -6,7 +6,6 @@ loop simulated once more as the advice says.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -238,6 +237,34 @@ CASES: dict[str, Case] = {
     "no workers, free cores": Case(
         IMAGES.with_(step_ms=20, once=None), "data-bound", "read", "Files", "workers"
     ),
+    "slow copies, which a plan takes away": Case(
+        IMAGES.with_(read_ms=20, workers=4, copy_ms=30, step_ms=12),
+        "copy-bound",
+        "copy",
+        first="accelerate",
+    ),
+    "slow copies, some of which a plan takes away": Case(
+        IMAGES.with_(read_ms=20, workers=4, copy_ms=30, rest_copy_ms=20, step_ms=12),
+        "copy-bound",
+        "copy",
+        first="accelerate",
+    ),
+    "slow copies": Case(
+        IMAGES.with_(read_ms=20, workers=4, copy_ms=30, step_ms=25, once=None),
+        "copy-bound",
+        "copy",
+        first="pinned copies",
+    ),
+    "workers that take the step's cores": Case(
+        IMAGES.with_(
+            read_ms=80, workers=4, cores=4, prefetch=4, step_ms=15, step_cores=4.0, once=("read",)
+        ),
+        "data-bound",
+        "cores",
+        "Files",
+        "accelerate",
+        never=("workers",),
+    ),
     "full cores": Case(
         IMAGES.with_(workers=3, cores=4, step_ms=10, once=None),
         "data-bound",
@@ -292,13 +319,13 @@ def measured_gain(planted: Planted, advice: Advice) -> float:
     return before.loop_ms / after.loop_ms
 
 
-def judgement_of(case: Case) -> Judgement:
-    """What the doctor says, who has tried the step by itself."""
+def judgement_of(case: Case, *, is_replayed: bool = True) -> Judgement:
+    """What the doctor says, who has tried the step by itself on a batch and on the half of it."""
     planted = case.planted
     return judged(
         times_of(planted),
         examination_of(planted, **case.facts),
-        replay=Replay(planted.copy_ms + planted.step_ms),
+        replay=Replay(planted.step_ms, planted.sized(0.5).step_ms) if is_replayed else None,
     )
 
 
@@ -307,23 +334,30 @@ def missed_by(planted: Planted, advice: Advice) -> float:
     return advice.gain.value / measured_gain(planted, advice) - 1
 
 
+REPLAYED = pytest.mark.parametrize("is_replayed", [True, False], ids=["diagnosed", "watched"])
+"""Whether the step was tried by itself: `hotset.watch` has none to try."""
+
+
+@REPLAYED
 @pytest.mark.parametrize("name", CASES)
-def test_the_verdict_names_what_was_planted(name: str) -> None:
-    """And says whether to leave it."""
+def test_the_verdict_names_what_was_planted(name: str, is_replayed: bool) -> None:
+    """And says whether to leave it, and is sure of it."""
     case = CASES[name]
-    verdict = judgement_of(case).verdict
+    verdict = judgement_of(case, is_replayed=is_replayed).verdict
     assert (verdict.bound, verdict.cause) == (case.bound, case.cause)
     assert verdict.subject == case.subject or case.subject is None
     assert verdict.is_left is case.is_left
+    assert verdict.confidence >= 0.75
 
 
+@REPLAYED
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_advised_brings_what_it_promises(name: str) -> None:
+def test_what_is_advised_brings_what_it_promises(name: str, is_replayed: bool) -> None:
     """The first that applies is what was to be found, and each one's gain comes true."""
     case = CASES[name]
-    advice = judgement_of(case).advice
+    advice = judgement_of(case, is_replayed=is_replayed).advice
     actions = [each.action for each in advice]
-    assert actions[0] == ("leave it" if case.is_left else case.first or actions[0])
+    assert actions[0] == ("leave it" if case.is_left else case.first)
     assert not set(actions) & set(case.never)
     missed = {each.action: missed_by(case.planted, each) for each in advice}
     wrong = {action: by for action, by in missed.items() if abs(by) > AGREED}
@@ -331,15 +365,48 @@ def test_what_is_advised_brings_what_it_promises(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_advice_gains_more_than_the_most(name: str) -> None:
-    """The largest gain possible is that of data that takes no time, within the tests' margin."""
-    case = CASES[name]
-    found = judgement_of(case)
-    planted = case.planted
-    infinite = times_of(planted.with_(workers=0, **NO_DATA))
-    before = times_of(planted)
-    assert found.gain.value == pytest.approx(before.loop_ms / infinite.loop_ms, rel=AGREED)
-    assert math.isfinite(found.gain.value)
+def test_the_most_to_be_gained_is_that_of_data_that_takes_no_time(name: str) -> None:
+    """Nothing is made, handed over, copied or waited for."""
+    planted = CASES[name].planted
+    found = judgement_of(CASES[name]).gain
+    most = times_of(planted).loop_ms / times_of(planted.with_(workers=0, **NO_DATA)).loop_ms
+    assert found.value == pytest.approx(most, rel=AGREED)
+    assert found.low <= found.value <= found.high
+
+
+BATCHES: dict[str, tuple[Planted, bool]] = {
+    "a step with much that is fixed": (
+        IMAGES.with_(read_ms=20, workers=4, step_ms=40, fixed_ms=30),
+        True,
+    ),
+    "a step with nothing fixed": (IMAGES.with_(read_ms=20, workers=4, step_ms=40), False),
+    "a fixed step that hides little more data": (
+        IMAGES.with_(read_ms=80, workers=4, step_ms=26, fixed_ms=24),
+        True,
+    ),
+    "slow data": (IMAGES.with_(workers=2, fixed_ms=10), False),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_larger_batch_helps_where_it_is_said_to(name: str) -> None:
+    """Samples per second with twice the batch, to those now."""
+    planted, helps = BATCHES[name]
+    found = judgement_of(Case(planted, "", "")).batch_check
+    twice = 2 * times_of(planted).loop_ms / times_of(planted.sized(2)).loop_ms
+    assert found.helps is helps
+    assert found.gain == pytest.approx(twice, rel=AGREED)
+
+
+def test_bursts_of_the_workers_are_seen() -> None:
+    """A period of as many batches as there are workers; with much jitter there is none."""
+    planted = CASES["slow decode, workers"].planted
+    found = times_of(planted.with_(jitter=0.0)).sawtooth
+    assert found is not None
+    assert (found.is_seen, found.period) == (True, 4)
+    smooth = times_of(planted.with_(jitter=1.0)).sawtooth
+    assert smooth is not None
+    assert not smooth.is_seen
 
 
 NO_DATA = {
@@ -363,49 +430,133 @@ CAUSES: dict[str, dict[str, Any]] = {
 
 
 @st.composite
-def dominated(draw: st.DrawFn) -> tuple[str, Planted, dict[str, Any]]:
-    """A loop that is slow for one reason, which takes twice what all the others do."""
+def plain_loops(draw: st.DrawFn) -> Planted:
+    """A loop of moderate costs, whose step is not set yet."""
     workers = draw(st.integers(0, 6))
-    cause = draw(st.sampled_from(sorted(CAUSES)))
-    others = [draw(st.floats(0.5, 8.0)) for _ in range(3)]
-    made = 2 * sum(others) * draw(st.floats(1.0, 4.0))
-    planted = Planted(
-        read_ms=others[0],
-        transforms=(("Crop", others[1]),),
-        collate_ms=others[2],
+    return Planted(
+        read_ms=draw(st.floats(0.5, 8.0)),
+        transforms=(("Crop", draw(st.floats(0.5, 8.0))),),
+        collate_ms=draw(st.floats(0.5, 8.0)),
         workers=workers,
         cores=draw(st.integers(max(1, workers), workers + 8)),
         prefetch=draw(st.integers(2, 4)),
         hand_ms=draw(st.floats(0.05, 0.3)),
         start_ms=draw(st.floats(1.0, 30.0)),
+        boot_ms=draw(st.floats(1.0, 30.0)),
         end_ms=draw(st.floats(0.5, 3.0)),
         is_persistent=draw(st.booleans()),
         jitter=draw(st.floats(0.0, 0.15)),
-        batches=draw(st.integers(150, 300)),
+        batches=draw(st.integers(100, 160)),
         seed=draw(st.integers(0, 99)),
     )
-    spread = {name: made for name in CAUSES[cause] if name.endswith("_ms")}
+
+
+@st.composite
+def slow_to_make(draw: st.DrawFn) -> Case:
+    """One part of making takes twice what all the others do, and the step less than all of it."""
+    planted, cause = draw(plain_loops()), draw(st.sampled_from(sorted(CAUSES)))
+    ms = 2 * planted.make_ms * draw(st.floats(1.0, 4.0))
+    spread: dict[str, Any] = {name: ms for name in CAUSES[cause] if name.endswith("_ms")}
     if "transforms" in CAUSES[cause]:
-        name = CAUSES[cause]["transforms"][0][0]
-        spread = {"transforms": (*planted.transforms, (name, made))}
+        spread = {"transforms": (*planted.transforms, (CAUSES[cause]["transforms"][0][0], ms))}
     planted = planted.with_(**{**CAUSES[cause], **spread})
-    data = planted.make_ms / max(1, workers)
-    step = data * draw(st.floats(0.1, 0.7))
+    data_ms = planted.make_ms / max(1, planted.workers)
+    planted = planted.with_(step_ms=data_ms * draw(st.floats(0.1, 0.7)))
     if draw(st.booleans()):
-        planted = planted.with_(
-            once=("read",), rest_ms=planted.make_ms * draw(st.floats(0.02, 0.3))
-        )
-    return cause, planted.with_(step_ms=step), {"has_collate": cause == "collate"}
+        rest_ms = planted.make_ms * draw(st.floats(0.02, 0.3))
+        planted = planted.with_(once=("read",), rest_ms=rest_ms)
+    return Case(planted, "data-bound", cause, facts={"has_collate": cause == "collate"})
 
 
-@hypothesis.given(loop=dominated())
-@hypothesis.settings(max_examples=40)
-def test_what_takes_most_is_named_whatever_the_numbers(
-    loop: tuple[str, Planted, dict[str, Any]],
-) -> None:
+@st.composite
+def slow_to_train(draw: st.DrawFn) -> Case:
+    """The step takes twice what the data does, and has a core to itself."""
+    planted = draw(plain_loops())
+    workers = draw(st.integers(1, 6))
+    planted = planted.with_(workers=workers, cores=workers + draw(st.integers(1, 4)))
+    data_ms = max(planted.make_ms / workers, 10 * planted.hand_ms, 20.0)
+    return Case(
+        planted.with_(step_ms=2 * data_ms * draw(st.floats(1.0, 4.0))),
+        "compute-bound",
+        "step",
+        is_left=True,
+    )
+
+
+@st.composite
+def slow_to_copy(draw: st.DrawFn) -> Case:
+    """Copies take twice what the step does, and more than the data."""
+    case = draw(slow_to_train())
+    step_ms = case.planted.step_ms
+    copy_ms = 2 * step_ms * draw(st.floats(1.0, 3.0))
+    return Case(case.planted.with_(copy_ms=copy_ms), "copy-bound", "copy")
+
+
+@st.composite
+def slow_workers(draw: st.DrawFn) -> Case:
+    """One of the workers takes more than twice what its siblings do."""
+    planted = draw(plain_loops())
+    workers = draw(st.integers(2, 6))
+    slow, times = draw(st.integers(0, workers - 1)), draw(st.floats(2.0, 5.0))
+    slowness = tuple(times if number == slow else 1.0 for number in range(workers))
+    data_ms = planted.make_ms / workers
+    planted = planted.with_(
+        workers=workers,
+        cores=workers + 1,
+        slowness=slowness,
+        step_ms=data_ms * draw(st.floats(0.1, 0.7 * times)),
+    )
+    return Case(planted, "data-bound", "slow worker")
+
+
+@st.composite
+def slow_to_start(draw: st.DrawFn) -> Case:
+    """Starting workers takes longer than the whole epoch behind it."""
+    planted = draw(plain_loops())
+    workers, batches = draw(st.integers(1, 6)), draw(st.integers(8, 20))
+    step_ms = draw(st.floats(2.0, 10.0))
+    epoch_ms = batches * max(step_ms, planted.make_ms / workers) + planted.make_ms
+    planted = planted.with_(
+        workers=workers,
+        cores=workers + 1,
+        batches=batches,
+        epochs=8,
+        step_ms=step_ms,
+        is_persistent=False,
+        # The second batch waits for the last worker to be there, which counts as no epoch's start.
+        boot_ms=draw(st.floats(0.0, 0.5)) * step_ms,
+        start_ms=2 * epoch_ms / workers * draw(st.floats(1.0, 3.0)),
+    )
+    return Case(planted, "data-bound", "worker start")
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> Case:
+    """As many workers as cores, each with several threads that wait for each other."""
+    planted, cores = draw(plain_loops()), draw(st.integers(2, 8))
+    planted = planted.with_(
+        transforms=(("Warp", 4 * planted.make_ms),),
+        workers=cores,
+        cores=cores,
+        threads=draw(st.integers(2, 8)),
+        penalty=draw(st.floats(0.2, 1.0)),
+        step_cores=0.2,
+    )
+    step_ms = planted.make_ms / cores * draw(st.floats(0.2, 0.7))
+    return Case(planted.with_(step_ms=step_ms), "data-bound", "threads")
+
+
+LOOPS = [slow_to_make, slow_to_train, slow_to_copy, slow_workers, slow_to_start, crowded]
+
+
+@pytest.mark.parametrize("loops", LOOPS, ids=lambda loops: loops.__name__)
+@hypothesis.given(data=st.data())
+@hypothesis.settings(max_examples=12)
+def test_what_takes_most_is_named_whatever_the_numbers(loops: Any, data: st.DataObject) -> None:
     """And the first advice brings what it promises."""
-    cause, planted, facts = loop
-    found = judgement_of(Case(planted, "data-bound", cause, facts=facts))
-    assert (found.verdict.bound, found.verdict.cause) == ("data-bound", cause)
+    case = data.draw(loops())
+    found = judgement_of(case)
+    assert (found.verdict.bound, found.verdict.cause) == (case.bound, case.cause)
+    assert found.verdict.is_left is case.is_left
     first = found.advice[0]
-    assert missed_by(planted, first) == pytest.approx(0.0, abs=AGREED), first
+    assert missed_by(case.planted, first) == pytest.approx(0.0, abs=AGREED), first

@@ -10,6 +10,12 @@ from hotset.doctor.loop import LoopTimes
 
 MAKING = ("read", "transform", "collate", "batch")
 """Kinds of stages that the workers do, or without workers the loop itself."""
+LITTLE = 0.05
+"""A difference of such a share is none: times are no better."""
+FULL = 0.9
+"""Cores that are busy for so much of the time are full."""
+SPREAD = 0.8
+"""A step that could take so little of its time on all cores may be waiting for them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Pace:
         work_ms: processor time of the workers.
         step_work_ms: processor time of the step.
         cores: that they share.
+        is_alone_known: whether the step was seen where no worker runs beside it.
         slack: what a batch takes where data is the limit, by what its parts say it should.
     """
 
@@ -49,6 +56,7 @@ class Pace:
     work_ms: float = 0.0
     step_work_ms: float = 0.0
     cores: int = 1
+    is_alone_known: bool = False
     slack: float = 1.0
 
     @property
@@ -60,6 +68,21 @@ class Pace:
     def crowded_ms(self) -> float:
         """What the step takes longer for the workers that run beside it."""
         return self.compute_ms - self.alone_ms if self.worker_ms else 0.0
+
+    @property
+    def freed_ms(self) -> float:
+        """The step at least, if all cores were its own: its processor time on all of them."""
+        return min(self.alone_ms, self.step_work_ms / self.cores)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether workers may hold back the step by taking its cores, and nobody can tell.
+
+        Both fill the cores, the step could run on more of them, and was not seen without workers.
+        """
+        is_full = self.shared_ms >= FULL * self.steady_ms
+        may_be_faster = self.freed_ms <= SPREAD * self.alone_ms
+        return bool(self.worker_ms) and not self.is_alone_known and is_full and may_be_faster
 
     @property
     def data_ms(self) -> float:
@@ -84,9 +107,8 @@ class Pace:
         """A batch at least, since the step and the workers use the same cores."""
         if not self.worker_ms:
             return 0.0
-        # What workers take for a batch may be less than it was; what they do is not.
-        work_ms = max(1.0, self.slack) * self.later * self.work_ms
-        return (work_ms + self.step_work_ms) / self.cores
+        # Not as slow as data was: what slows it, as storage does, need not keep a core busy.
+        return (self.later * self.work_ms + self.step_work_ms) / self.cores
 
     @property
     def steady_ms(self) -> float:
@@ -148,8 +170,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     Args:
         loop: its times.
         examination: of its loader.
-        step_ms: what the step was seen to take where no worker runs beside it; None takes what the
-            loop itself shows of that.
+        step_ms: what the step was seen to take, without copying, where no worker runs beside it;
+            None takes what the loop itself shows of that.
     """
     make_ms = examination.ms(*MAKING)
     workers = tuple(each.ms for each in examination.workers)
@@ -157,7 +179,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     if examination.facts.workers and not workers:
         workers = (make_ms,) * examination.facts.workers
     copy_ms = min(examination.ms("copy"), loop.step_ms)
-    alone_ms = _alone_ms(loop, loop.alone_step_ms if step_ms is None else step_ms)
+    seen_ms = loop.alone_step_ms if step_ms is None else step_ms + copy_ms
+    alone_ms = _alone_ms(loop, seen_ms)
     parts = Pace(
         compute_ms=loop.step_ms - copy_ms,
         copy_ms=copy_ms,
@@ -167,6 +190,7 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
         begin_ms=loop.start_ms,
         per_epoch=loop.per_epoch,
         alone_ms=max(0.0, alone_ms - copy_ms),
+        is_alone_known=seen_ms is not None,
         take_ms=min(examination.hand_ms, loop.wait_ms) if workers else 0.0,
         work_ms=statistics.fmean(works) if works else make_ms * examination.cpu_cores,
         step_work_ms=loop.step_cores * loop.step_ms,
@@ -192,6 +216,8 @@ def _slack(loop: LoopTimes, parts: Pace) -> float:
     if not parts.worker_ms:
         return loop.wait_ms / parts.data_ms if parts.data_ms and loop.wait_ms else 1.0
     seen = loop.wait_ms + loop.step_ms
-    data = max(parts.data_ms, parts.shared_ms)
-    is_limit = loop.wait_ms - parts.take_ms > 0.05 * seen or data > seen
-    return seen / data if is_limit and data else 1.0
+    is_limit = loop.wait_ms - parts.take_ms > LITTLE * seen
+    is_shared = seen <= (1 + LITTLE) * parts.shared_ms  # the cores are the limit
+    if parts.data_ms > seen or (is_limit and not is_shared and parts.data_ms):
+        return seen / parts.data_ms
+    return 1.0
