@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -21,6 +22,7 @@ TIMED = 256
 """Samples that are timed one by one."""
 
 
+@functools.cache
 def workers_of(planted: Planted) -> tuple[WorkerTime, ...]:
     """What each worker takes while all work, and nobody trains."""
     machine = Machine(planted.cores, planted.penalty)

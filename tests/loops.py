@@ -7,6 +7,7 @@ next in order is there, and gives out one more.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import deque
@@ -36,6 +37,7 @@ class Planted:
         ship_ms: sending it off, in a worker.
         copy_ms: copying it to the device, which the main process waits for.
         step_ms: the rest of the step.
+        fixed_ms: what of it does not depend on the size of a batch.
         step_cores: that this keeps busy.
         launch_ms: None where the main process waits for each step; else what it takes to queue one.
         workers: 0 reads in the main process.
@@ -71,6 +73,7 @@ class Planted:
     ship_ms: float = 0.0
     copy_ms: float = 0.0
     step_ms: float = 10.0
+    fixed_ms: float = 0.0
     step_cores: float = 1.0
     launch_ms: float | None = None
     workers: int = 0
@@ -126,6 +129,20 @@ class Planted:
             threads=1,
             cold_ms=0.0,
             slow_chance=0.0,
+        )
+
+    def sized(self, times: float) -> Planted:
+        """The loop with batches so many times larger, and fewer of them."""
+        return self.with_(
+            read_ms=times * self.read_ms,
+            transforms=tuple((name, times * ms) for name, ms in self.transforms),
+            collate_ms=times * self.collate_ms,
+            ship_ms=times * self.ship_ms,
+            copy_ms=times * self.copy_ms,
+            cold_ms=times * self.cold_ms,
+            step_ms=self.fixed_ms + times * (self.step_ms - self.fixed_ms),
+            batches=round(self.batches / times),
+            batch_size=round(self.batch_size * times),
         )
 
     def works(self, epoch: int, batch: int, worker: int) -> Iterable[Work]:
@@ -275,6 +292,7 @@ def timeline_of(planted: Planted) -> Timeline:
     return loop.recording.timeline()
 
 
+@functools.cache
 def times_of(planted: Planted) -> LoopTimes:
     """Its figures."""
     timeline = timeline_of(planted)

@@ -1,286 +1,321 @@
-"""Times of a loop, on clocks that the loop itself moves."""
+"""Times of a loop, on clocks that the loop moves itself."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import namedtuple
-from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
+from collections import deque, namedtuple
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from hotset.doctor.measure import Recording, Waited, samples_of
+from hotset.doctor.measure import Recording, Timeline, Waited, samples_of
 
-NAN = math.nan
+Pair = namedtuple("Pair", "x y")
 
 
-class Times:
-    """Seconds that pass where something says so, and those of the processor."""
+class Clock:
+    """Seconds that pass only when something takes them."""
 
     def __init__(self) -> None:
-        self.now, self.cpu = 100.0, 40.0
+        self.now = 0.0
 
-    def passes(self, seconds: float, cores: float = 0.0) -> None:
-        """Something takes so long, and keeps so many cores busy."""
-        self.now += seconds
-        self.cpu += seconds * cores
+    def __call__(self) -> float:
+        return self.now
 
 
-class Marks:
-    """A device that has just done what the processor has."""
+class Device:
+    """Marks of a device that is as far as the clock, or further back while it has work."""
 
-    def __init__(self, times: Times) -> None:
-        self._times, self.marks = times, []
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.until, self.marks = clock, 0.0, []
+
+    def work(self, seconds: float) -> None:
+        """Queues some work."""
+        self.until = max(self.until, self.clock.now) + seconds
 
     def mark(self) -> None:
-        self.marks.append(self._times.now)
+        self.marks.append(max(self.until, self.clock.now))
 
     def seconds(self) -> list[float]:
-        return [b - a for a, b in itertools.pairwise(self.marks)]
+        return [after - before for before, after in zip(self.marks, self.marks[1:], strict=False)]
 
 
-def recording_on(times: Times, **how: Any) -> Recording:
-    """One with those clocks."""
-    return Recording(clock=lambda: times.now, cpu_clock=lambda: times.cpu, **how)
+class Loop:
+    """A loop with a clock of its own, and one of the processor's."""
+
+    def __init__(self, *, spans: bool = False, beside: Loop | None = None) -> None:
+        self.clock = Clock() if beside is None else beside.clock
+        self.cpu = Clock() if beside is None else beside.cpu
+        self.waited = Waited() if beside is None else beside.waited
+        self.device = Device(self.clock) if spans else None
+        self.recording = Recording(
+            clock=self.clock, cpu_clock=self.cpu, waited=self.waited, spans=self.device
+        )
+
+    def take(self, seconds: float, cpu: float = 0.0) -> None:
+        """Time passes."""
+        self.clock.now += seconds
+        self.cpu.now += cpu
+
+    def batch(self, wait: float, step: float, cpu: float = 0.0) -> None:
+        """A batch that is waited for, and its step."""
+        self.recording.ask()
+        self.take(wait)
+        self.recording.come([1.0] * 3)
+        self.take(step, cpu)
+
+    def epoch(self, start: float, waits: list[float], step: float, end: float) -> None:
+        """A whole epoch."""
+        self.recording.begin_epoch()
+        self.take(start)
+        for wait in waits:
+            self.batch(wait, step)
+        self.recording.ask()
+        self.take(end)
+        self.recording.end_epoch()
+
+    def timeline(self) -> Timeline:
+        """All of it."""
+        return self.recording.timeline()
 
 
-def looped(
-    recording: Recording, times: Times, waits: Sequence[float], end: float = 0.0
-) -> Iterator[int]:
-    """An epoch: each batch is waited for so long, with half a core busy; and then its end."""
-    recording.begin_epoch()
-    for number, wait in enumerate(waits):
-        recording.ask()
-        times.passes(wait, 0.5)
-        recording.come(torch.zeros(4 + number, 2))
-        yield number
-    recording.ask()
-    times.passes(end)
-    recording.end_epoch()
+def lists(timeline: Timeline, *names: str) -> list[Any]:
+    """Some of its arrays."""
+    return [getattr(timeline, name).tolist() for name in names]
 
 
-def test_an_epoch() -> None:
-    """Waits, steps, their processor time, sizes, and the end."""
-    times = Times()
-    recording = recording_on(times)
-    for number in looped(recording, times, [0.5, 0.25, 0.125], end=2.0):
-        assert len(recording) == number + 1
-        times.passes(1.0 + number, 2.0)
-    timeline = recording.timeline()
-    assert timeline.epoch.tolist() == [0, 0, 0]
-    assert timeline.begin_s.tolist() == [100.0, 101.5, 103.75]
-    assert timeline.wait_s.tolist() == [0.5, 0.25, 0.125]
-    assert timeline.step_s.tolist() == [1.0, 2.0, 3.0]
-    assert timeline.cpu_s.tolist() == [2.0, 4.0, 6.0]
-    assert timeline.samples.tolist() == [4, 5, 6]
-    assert timeline.end_s.tolist() == [2.0]
+def test_two_epochs() -> None:
+    """The first wait of an epoch has its iterator; the end has a time of its own."""
+    loop = Loop()
+    loop.epoch(4.0, [1.0, 2.0], 8.0, 0.5)
+    loop.take(100.0)  # between epochs: nobody's
+    loop.epoch(2.0, [1.0], 16.0, 0.25)
+    timeline = loop.timeline()
+    assert lists(timeline, "epoch", "wait_s", "step_s", "end_s") == [
+        [0, 0, 1],
+        [5.0, 2.0, 3.0],
+        [8.0, 8.0, 16.0],
+        [0.5, 0.25],
+    ]
+    assert timeline.begin_s.tolist() == [0.0, 13.0, 123.5]
     assert np.isnan(timeline.idle_s).all()
-    assert (len(timeline), recording.epochs, recording.waited_s) == (3, 1, 0.875)
-    kinds = [timeline.epoch.dtype, timeline.wait_s.dtype, timeline.samples.dtype]
-    assert kinds == [np.int64, np.float64, np.int64]
+    assert (len(timeline), len(loop.recording), loop.recording.epochs) == (3, 3, 2)
+    assert loop.recording.waited_s == 10.0
+    assert loop.waited.seconds == 10.75  # the ends too
 
 
-def test_the_first_wait_has_the_iterator_in_it() -> None:
-    """Starting workers is a part of the first wait."""
-    times = Times()
-    recording = recording_on(times)
+def test_processor_time() -> None:
+    """Of the step alone."""
+    loop = Loop()
+    loop.recording.begin_epoch()
+    loop.take(1.0, cpu=7.0)
+    loop.batch(1.0, 8.0, cpu=6.0)
+    loop.recording.ask()
+    assert loop.timeline().cpu_s.tolist() == [6.0]
+
+
+@pytest.mark.parametrize("way", ["break and again", "break", "asked once more"])
+def test_a_loop_that_is_left(way: str) -> None:
+    """Its last step has no time, unless the next batch was asked for."""
+    loop = Loop(spans=True)
+    loop.recording.begin_epoch()
+    loop.batch(1.0, 2.0)
+    loop.batch(1.0, 2.0)
+    if way == "break and again":
+        loop.take(50.0)
+        loop.epoch(1.0, [1.0], 2.0, 0.5)
+    elif way == "asked once more":
+        loop.recording.ask()
+    timeline = loop.timeline()
+    last = 2.0 if way == "asked once more" else math.nan
+    after = [2.0] if way == "break and again" else []
+    np.testing.assert_array_equal(timeline.step_s, [2.0, last, *after])
+    np.testing.assert_array_equal(timeline.end_s, [math.nan, 0.5] if after else [math.nan])
+    np.testing.assert_array_equal(timeline.idle_s, [math.nan, 1.0, *([math.nan] if after else [])])
+    again = loop.timeline()  # asking twice changes nothing
+    np.testing.assert_array_equal(again.step_s, timeline.step_s)
+
+
+def test_no_batch_at_all() -> None:
+    """Empty arrays, and the end of the epoch."""
+    loop = Loop(spans=True)
+    loop.epoch(1.0, [], 0.0, 2.0)
+    timeline = loop.timeline()
+    assert lists(timeline, "epoch", "wait_s", "step_s", "idle_s", "end_s") == [
+        [],
+        [],
+        [],
+        [],
+        [3.0],
+    ]
+
+
+def test_a_batch_that_fails_and_is_asked_for_again() -> None:
+    """What was done about it is no waiting."""
+    loop = Loop()
+    loop.recording.begin_epoch()
+    loop.batch(1.0, 2.0)
+    loop.recording.ask()
+    loop.take(1.0)  # and then an error
+    loop.take(40.0)  # the user looks after it
+    loop.batch(3.0, 2.0)
+    loop.recording.ask()
+    timeline = loop.timeline()
+    assert lists(timeline, "wait_s", "step_s") == [[1.0, 3.0], [2.0, 2.0]]
+
+
+def test_an_epoch_that_fails_and_the_next() -> None:
+    """Nothing of the failure is in the next epoch."""
+    loop = Loop()
+    loop.recording.begin_epoch()
+    loop.take(5.0)
+    loop.recording.ask()
+    loop.take(1.0)  # and then an error
+    loop.take(40.0)
+    loop.epoch(1.0, [1.0], 2.0, 0.0)
+    timeline = loop.timeline()
+    assert lists(timeline, "epoch", "wait_s") == [[1], [2.0]]
+    np.testing.assert_array_equal(timeline.end_s, [math.nan, 0.0])
+
+
+def test_loaders_in_turn() -> None:
+    """What another loader is waited for is no step of the first; what it is used for is."""
+    train = Loop()
+    other = Loop(beside=train)
+    train.recording.begin_epoch()
+    train.batch(1.0, 8.0, cpu=2.0)
+    other.recording.begin_epoch()
+    train.take(2.0, cpu=2.0)  # starting the workers of the other
+    other.recording.ask()
+    train.take(4.0, cpu=4.0)
+    other.recording.come(torch.zeros(5))
+    train.take(16.0, cpu=16.0)
+    other.recording.ask()
+    train.take(32.0, cpu=32.0)
+    other.recording.end_epoch()
+    train.recording.ask()
+    timeline = train.timeline()
+    assert lists(timeline, "wait_s", "step_s", "cpu_s") == [[1.0], [24.0], [18.0]]
+    assert lists(other.timeline(), "wait_s", "step_s", "end_s") == [[6.0], [16.0], [32.0]]
+
+
+def test_a_loader_that_reads_from_another() -> None:
+    """The same wait counts once, and the inner loader's step lacks only what is not its own."""
+    outer = Loop()
+    inner, third = Loop(beside=outer), Loop(beside=outer)
+    third.recording.begin_epoch()
+    third.batch(1.0, 1.0)
+    outer.recording.begin_epoch()
+    inner.recording.begin_epoch()
+    for _ in range(2):
+        outer.recording.ask()
+        inner.recording.ask()
+        outer.take(10.0, cpu=10.0)
+        inner.recording.come(torch.zeros(2))
+        outer.take(1.0, cpu=1.0)
+        outer.recording.come(torch.zeros(2))
+        outer.take(5.0, cpu=5.0)
+    third.recording.ask()
+    assert lists(inner.timeline(), "wait_s", "cpu_s")[0] == [10.0, 10.0]
+    np.testing.assert_array_equal(inner.timeline().step_s, [5.0, math.nan])
+    np.testing.assert_array_equal(inner.timeline().cpu_s, [5.0, math.nan])
+    np.testing.assert_array_equal(outer.timeline().wait_s, [11.0, 11.0])
+    np.testing.assert_array_equal(outer.timeline().step_s, [5.0, math.nan])
+    assert third.timeline().step_s.tolist() == [11.0]
+    assert outer.waited.seconds == 23.0
+    assert outer.waited.cpu_s == 22.0
+
+
+def test_two_iterators_of_a_loader_side_by_side() -> None:
+    """All time is somewhere, and there is a step for each batch but the one that was cut."""
+    loop = Loop(spans=True)
+    recording = loop.recording
     recording.begin_epoch()
-    times.passes(3.0)
-    recording.ask()
-    times.passes(1.0)
-    recording.come(None)
-    timeline = recording.timeline()
-    assert timeline.begin_s.tolist() == [100.0]
-    assert timeline.wait_s.tolist() == [4.0]
-
-
-def test_several_epochs() -> None:
-    """What is done between them belongs to no step, and to no wait."""
-    times = Times()
-    recording = recording_on(times)
-    for epoch in range(2):
-        for _ in looped(recording, times, [0.5, 0.25], end=0.125):
-            times.passes(1.0)
-        times.passes(50.0 + epoch)
-    timeline = recording.timeline()
-    assert timeline.epoch.tolist() == [0, 0, 1, 1]
-    assert timeline.begin_s.tolist() == [100.0, 101.5, 152.875, 154.375]
-    assert timeline.wait_s.tolist() == [0.5, 0.25, 0.5, 0.25]
-    assert timeline.step_s.tolist() == [1.0] * 4
-    assert timeline.end_s.tolist() == [0.125, 0.125]
-
-
-def test_an_epoch_that_is_left() -> None:
-    """Its last step has no time, nor has its end; the next one goes on as usual."""
-    times = Times()
-    recording = recording_on(times)
-    for number in looped(recording, times, [0.5, 0.25, 9.0]):
-        times.passes(1.0, 1.0)
-        if number == 1:
-            break
-    times.passes(30.0)
-    for _ in looped(recording, times, [0.5], end=0.25):
-        times.passes(2.0, 1.0)
-    timeline = recording.timeline()
-    np.testing.assert_array_equal(timeline.step_s, [1.0, NAN, 2.0])
-    np.testing.assert_array_equal(timeline.cpu_s, [1.0, NAN, 2.0])
-    np.testing.assert_array_equal(timeline.end_s, [NAN, 0.25])
-    assert timeline.wait_s.tolist() == [0.5, 0.25, 0.5]
-
-
-def test_a_loop_that_is_under_way() -> None:
-    """The step that goes on has no time; a timeline can be had again, and the loop goes on."""
-    times = Times()
-    recording = recording_on(times)
-    epoch = looped(recording, times, [0.5, 0.25])
-    next(epoch)
-    times.passes(1.0)
-    first = recording.timeline()
-    np.testing.assert_array_equal(first.step_s, [NAN])
-    np.testing.assert_array_equal(recording.timeline().step_s, [NAN])
-    next(epoch)
-    times.passes(2.0, 1.0)
-    assert list(epoch) == []
-    again = recording.timeline()
-    np.testing.assert_array_equal(again.step_s, [NAN, 2.0])
-    np.testing.assert_array_equal(again.cpu_s, [NAN, 2.0])
-    assert again.wait_s.tolist() == [0.5, 0.25]
-    assert len(first) == 1
-
-
-def test_an_epoch_without_a_batch() -> None:
-    """It counts as an epoch, and has an end."""
-    times = Times()
-    recording = recording_on(times)
-    assert len(recording.timeline()) == 0
-    assert list(looped(recording, times, [], end=0.5)) == []
-    timeline = recording.timeline()
-    assert (len(timeline), recording.epochs) == (0, 1)
-    assert timeline.end_s.tolist() == [0.5]
-    assert timeline.idle_s.shape == (0,)
-
-
-def test_asking_that_fails() -> None:
-    """If it is asked again, the batch was waited for since the first time; else it never came."""
-    times = Times()
-    waited = Waited()
-    recording = recording_on(times, waited=waited)
+    loop.batch(1.0, 0.0)
     recording.begin_epoch()
+    loop.batch(1.0, 8.0)
+    for _ in range(2):
+        loop.batch(2.0, 0.0)
+        loop.batch(2.0, 8.0)
     recording.ask()
-    times.passes(1.0)
-    recording.ask()
-    times.passes(0.5)
-    recording.come(torch.zeros(2))
-    times.passes(2.0)
-    recording.ask()
-    times.passes(4.0)
-    recording.begin_epoch()
-    recording.ask()
-    times.passes(0.25)
-    recording.come(torch.zeros(2))
-    timeline = recording.timeline()
-    assert timeline.wait_s.tolist() == [1.5, 0.25]
-    np.testing.assert_array_equal(timeline.step_s, [2.0, NAN])
-    assert waited.seconds == 1.75
-
-
-def test_two_loaders_in_turn() -> None:
-    """As `zip` asks them: neither's step has the other's wait, nor its processor time."""
-    times, waited = Times(), Waited()
-    one, other = (recording_on(times, waited=waited) for _ in range(2))
-    pairs = (looped(one, times, [0.5, 0.5, 0.5]), looped(other, times, [0.25, 4.0]))
-    for _ in zip(*pairs, strict=False):
-        times.passes(1.0, 2.0)
-    first, second = one.timeline(), other.timeline()
-    assert first.wait_s.tolist() == [0.5, 0.5, 0.5]
-    assert second.wait_s.tolist() == [0.25, 4.0]
-    # The third of the first loader's was taken in vain, when the second one ended.
-    np.testing.assert_array_equal(first.step_s, [1.0, 1.0, NAN])
-    np.testing.assert_array_equal(first.cpu_s, [2.0, 2.0, NAN])
-    assert second.step_s.tolist() == [1.0, 1.0]
-    assert second.cpu_s.tolist() == [2.0, 2.0]
-    assert waited.seconds == 0.5 * 3 + 4.25
-
-
-def test_a_validation_within_a_step() -> None:
-    """Its waits, and the wait for its end, are no part of the training step; its steps are."""
-    times, waited = Times(), Waited()
-    training, validating = (recording_on(times, waited=waited) for _ in range(2))
-    for number in looped(training, times, [0.5, 0.25]):
-        times.passes(1.0, 1.0)
-        if number == 0:
-            for _ in looped(validating, times, [3.0, 2.0], end=0.5):
-                times.passes(0.125, 1.0)
-    found = training.timeline()
-    assert found.wait_s.tolist() == [0.5, 0.25]
-    assert found.step_s.tolist() == [1.25, 1.0]
-    assert found.cpu_s.tolist() == [1.25, 1.0]
-    assert validating.timeline().step_s.tolist() == [0.125, 0.125]
-    assert validating.timeline().end_s.tolist() == [0.5]
-    assert waited.seconds == 0.75 + 5.5
-
-
-def test_marks_of_a_device() -> None:
-    """Two for each batch, one as it comes and one as its step ends; between epochs none counts."""
-    times = Times()
-    marks = Marks(times)
-    recording = recording_on(times, spans=marks)
-    for number in looped(recording, times, [0.5, 0.25, 0.125]):
-        times.passes(1.0)
-        if number == 2:
-            break
-    assert len(marks.marks) == 5
-    for _ in looped(recording, times, [0.5, 2.0], end=1.0):
-        times.passes(1.0)
-    assert len(marks.marks) == 10
-    timeline = recording.timeline()
-    np.testing.assert_array_equal(timeline.idle_s, [NAN, 0.25, 0.125, NAN, 2.0])
-    recording.timeline()
-    assert len(marks.marks) == 10
-
-
-def test_real_clocks() -> None:
-    """Are taken where no others are given."""
-    recording = Recording()
-    recording.begin_epoch()
-    recording.ask()
-    recording.come([torch.zeros(3)])
+    recording.end_epoch()  # the first of them
+    loop.batch(3.0, 1.0)  # the second has another batch
     recording.ask()
     recording.end_epoch()
-    timeline = recording.timeline()
-    assert (timeline.wait_s >= 0).all()
-    assert (timeline.step_s >= 0).all()
-    assert (timeline.end_s >= 0).all()
+    timeline = loop.timeline()
+    assert timeline.epoch.tolist() == [0, 1, 1, 1, 1, 1, 1]
+    np.testing.assert_array_equal(timeline.wait_s, [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0])
+    np.testing.assert_array_equal(timeline.step_s, [math.nan, 8.0, 0.0, 8.0, 0.0, 8.0, 1.0])
+    # Behind the end of an epoch the device need not have stood still.
+    idle = [math.nan, math.nan, 2.0, 2.0, 2.0, 2.0, math.nan]
+    np.testing.assert_array_equal(timeline.idle_s, idle)
 
 
-Pair = namedtuple("Pair", ["first", "second"])
+def test_a_device_that_has_work_left() -> None:
+    """It stands still only from the end of its work on."""
+    loop = Loop(spans=True)
+    assert loop.device is not None
+    loop.recording.begin_epoch()
+    for work in (0.0, 3.0, 4.0, 9.0):
+        loop.batch(4.0, 1.0)
+        loop.device.work(work)
+    loop.recording.ask()
+    # Behind the second step 3 s are queued: of the 4 s of the next wait 1 s is left, and so on.
+    np.testing.assert_array_equal(loop.timeline().idle_s, [math.nan, 4.0, 1.0, 0.0])
+
+
+def test_what_the_doctor_does_itself() -> None:
+    """Is no step, and no work of the processor's in it."""
+    loop = Loop()
+    loop.recording.begin_epoch()
+    loop.batch(1.0, 0.0)
+    loop.take(30.0, cpu=30.0)
+    loop.recording.excuse()
+    loop.take(2.0, cpu=1.0)
+    loop.recording.ask()
+    loop.recording.excuse()  # between two batches there is no step to begin
+    timeline = loop.timeline()
+    assert lists(timeline, "step_s", "cpu_s") == [[2.0], [1.0]]
+
+
+class Endless(deque):
+    """Contains itself, as single letters do."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self
+
+    def __iter__(self) -> Any:
+        return iter([self])
+
+
+class Unknown:
+    """A tensor of a framework that may not know its size."""
+
+    shape = (None, 3)
 
 
 @pytest.mark.parametrize(
     ("batch", "count"),
     [
-        (torch.zeros(3, 2), 3),
-        (np.zeros((4, 1)), 4),
-        ([torch.zeros(5), torch.zeros(9)], 5),
-        (Pair({"x": np.zeros(6)}, None), 6),
-        ({"name": torch.zeros(7)}, 7),
-        (torch.zeros(()), 0),
-        (torch.zeros(0, 3), 0),
-        ({}, 0),
-        ([], 0),
-        (["a", "b"], 0),
-        ("word", 0),
-        (b"word", 0),
-        (17, 0),
+        (torch.zeros(5, 2), 5),
+        ((np.zeros((4, 2)), np.zeros(4)), 4),
+        ({"x": [torch.zeros(3, 1)]}, 3),
+        (Pair(torch.zeros(2), torch.zeros(9)), 2),
+        ({"names": ["a", "b"], "x": torch.zeros(2, 7)}, 2),
+        ((torch.tensor(1.0), torch.zeros(6)), 6),
+        (deque([torch.zeros(8)]), 8),
+        (torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged), 2),
+        (torch.tensor(1.0), 0),
+        ([1, 2, 3], 0),
+        ("letters", 0),
         (None, 0),
-        (SimpleNamespace(shape=lambda: (3,)), 0),
-        (SimpleNamespace(shape=None), 0),
+        ({}, 0),
+        (Endless([1]), 0),
+        ((Unknown(), torch.zeros(4)), 4),
     ],
 )
 def test_samples_of_a_batch(batch: Any, count: int) -> None:
-    """By its first tensor or array; what has a shape of another kind does not break the loop."""
+    """By the first tensor or array with an axis, wherever it stands."""
     assert samples_of(batch) == count

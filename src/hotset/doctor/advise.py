@@ -19,7 +19,7 @@ class Replay:
     """The step by itself, on batches that were kept: no worker runs beside it.
 
     Attributes:
-        full_ms: on a batch as it came.
+        full_ms: on a batch as it came, on the device already.
         half_ms: on the half of one; None where that cannot be had.
     """
 
@@ -52,6 +52,7 @@ def judged(
     *,
     replay: Replay | None = None,
     is_step_known: bool = True,
+    others_busy: float = 0.0,
 ) -> Judgement:
     """The judgement.
 
@@ -61,6 +62,8 @@ def judged(
         replay: of the step; None where there was none.
         is_step_known: whether what is not waiting is a training step; without one, only what the
             data takes can be told.
+        others_busy: cores that processes of others kept busy, so that times are not the loop's
+            alone; the verdict is less sure by that share of them.
     """
     pace = pace_of(loop, examination, step_ms=None if replay is None else replay.full_ms)
     found = limit_of(loop, examination, pace)
@@ -78,7 +81,7 @@ def judged(
             found.bound,
             found.cause,
             found.subject,
-            confidence_of(found, loop, pace),
+            confidence_of(found, loop, pace) * (1 - min(1.0, others_busy / examination.cores)),
             _sentence(case, is_step_known),
             is_left,
         ),
@@ -91,7 +94,10 @@ def judged(
 
 def _most(case: Case) -> Range:
     """The largest gain possible: no waiting, no copying, and the step by itself."""
-    return case.gain(case.pace.alone_ms)
+    gain = case.gain(case.pace.alone_ms)
+    if case.pace.is_crowded:
+        return replace(gain, high=max(gain.high, case.gain(case.pace.freed_ms).value))
+    return gain
 
 
 def _stages(case: Case) -> tuple[Stage, ...]:
@@ -135,6 +141,12 @@ def _sentence(case: Case, is_step_known: bool) -> str:
         return (
             f"no step was given: the data alone takes {human_ms(loop.loop_ms)} a batch, and holds "
             "back every step that takes less"
+        )
+    if found.bound == "inconclusive" and found.cause == "cores":
+        return (
+            f"workers and step fill the cores, and whether they hold each other back was not seen: "
+            f"the step takes {human_ms(pace.compute_ms)} a batch beside the workers, and "
+            f"{human_ms(pace.freed_ms)} at least without; hotset.diagnose(loader, step) tells"
         )
     if found.bound == "inconclusive":
         return f"{loop.steady} batches in steady state are too few to tell; let it run longer"

@@ -56,6 +56,8 @@ def limit_of(loop: LoopTimes, examination: Examination, pace: Pace) -> Found:
         return Found("data-bound", cause, subject)
     if pace.crowded_ms >= LEAST_CROWDED * loop.loop_ms:
         return Found("data-bound", "cores", examination.facts.dataset)
+    if pace.is_crowded:
+        return Found("inconclusive", "cores", examination.facts.dataset)
     if pace.worker_ms and pace.data_ms >= NEARLY * pace.step_ms:
         return Found("balanced", "balance")
     return Found("compute-bound", "step")

@@ -40,6 +40,8 @@ Told = Callable[[str], object]
 Examine = Callable[..., Examination]
 TRIALS = 2000
 """Batches of nothing that the doctor's own cost is measured on."""
+LEAST_OTHERS = 0.1
+"""Of the cores; what others use less of is no matter."""
 SETTLED = 8
 """Batches after which memory that grows is a growth."""
 
@@ -332,7 +334,10 @@ def diagnosed(
         told=told,
         usage=usage,
     )
-    judgement = judged(loop, examination, replay=replay, is_step_known=is_step_known)
+    others = usage.others_busy if usage is not None else 0.0
+    judgement = judged(
+        loop, examination, replay=replay, is_step_known=is_step_known, others_busy=others
+    )
     batch_us = own_cost_us()
     return Report(
         title=title or (f"{facts.name} over {facts.dataset}" if facts.dataset else facts.name),
@@ -355,8 +360,18 @@ def diagnosed(
         loaders=tuple(loaders),
         versions=versions(),
         hardware=hardware(),
-        notes=tuple(notes),
+        notes=(*_about_others(others, examination.cores), *notes),
     )
+
+
+def _about_others(busy: float, cores: int) -> list[str]:
+    """That times are not the loop's alone, where they are not."""
+    if busy < LEAST_OTHERS * cores:
+        return []
+    return [
+        f"other processes kept {busy:.1f} of {cores} cores busy: times and gains are those of a "
+        "crowded machine, and the verdict is less sure for it"
+    ]
 
 
 def own_cost_us() -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from hotset.doctor.findings import Range, Sawtooth
 from hotset.doctor.measure import Floats, Ints, Timeline
@@ -15,7 +15,8 @@ WARM_UP = 3
 """Batches at the very beginning whose steps are left out: they load and compile."""
 DRAWS = 400
 BLOCK = 8
-"""Batches that are drawn together, since neighbours are alike."""
+"""Batches that are drawn together, since neighbours are alike; more of a very long loop."""
+MOST_BLOCKS = 500
 LEAST_SAWTOOTH = 0.5
 LEAST_PERIODS = 4
 FEW = 0.25
@@ -130,14 +131,15 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
     has_later = bool((inner & ~is_first).sum() >= max(LEAST_PERIODS, workers))
     steady = inner & ~is_first if has_later else inner
     if not steady.any():  # epochs of a single batch
-        steady = np.ones(len(timeline), bool)
-    warm = steady & (np.arange(len(timeline)) >= min(WARM_UP, len(timeline) - 1))
+        steady = np.ones(len(timeline), bool) if is_first.all() else ~is_first
     steps = _steps(timeline, waits)
+    warm = _warm(steady, steps)
     wait_ms, step_ms = 1000 * float(waits[steady].mean()), 1000 * _mean(steps[warm])
     counted = [epoch for epoch in epochs if epoch.number != timeline.epoch[0]] or list(epochs)
+    ends = [epoch.end_ms for epoch in counted if epoch.is_whole]
     whole = [epoch.batches for epoch in epochs if epoch.is_whole]
-    start_ms = float(np.mean([epoch.start_ms for epoch in counted])) + _end_ms(counted, epochs)
-    start_ms = max(0.0, start_ms - wait_ms) if inner.any() else 0.0
+    start_ms = float(np.mean([epoch.start_ms for epoch in counted]))
+    start_ms = max(0.0, start_ms + (float(np.mean(ends)) if ends else 0.0) - wait_ms)
     per_epoch = per_epoch or (max(whole) if whole else max(each.batches for each in epochs))
     return LoopTimes(
         epochs=epochs,
@@ -161,9 +163,19 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
     )
 
 
+def _warm(steady: npt.NDArray[np.bool_], steps: Floats) -> npt.NDArray[np.bool_]:
+    """Batches whose steps count: the first few of all only where no other's is known."""
+    known = ~np.isnan(steps)
+    for warm in (steady & (np.arange(len(steps)) >= WARM_UP), steady):
+        if (warm & known).any():
+            return warm
+    return np.ones(len(steps), bool)
+
+
 def _epoch(timeline: Timeline, number: int) -> EpochTime:
-    where = np.flatnonzero(timeline.epoch == number)
-    if not len(where):
+    bounds = np.searchsorted(timeline.epoch, (number, number + 1))
+    where = slice(*bounds.tolist())
+    if where.start == where.stop:
         return EpochTime(number, 0, 0.0, 0.0, 0.0, 0.0, 0.0, is_whole=False)
     waits, steps = timeline.wait_s[where], timeline.step_s[where]
     end = float(timeline.end_s[number])
@@ -171,9 +183,9 @@ def _epoch(timeline: Timeline, number: int) -> EpochTime:
     seconds = float(waits.sum() + np.nansum(steps)) + (end if is_whole else 0.0)
     return EpochTime(
         number=number,
-        batches=len(where),
+        batches=len(waits),
         start_ms=1000 * float(waits[0]),
-        wait_ms=1000 * float(waits[1:].mean()) if len(where) > 1 else 0.0,
+        wait_ms=1000 * float(waits[1:].mean()) if len(waits) > 1 else 0.0,
         step_ms=1000 * _mean(steps),
         end_ms=1000 * end if is_whole else 0.0,
         seconds=seconds,
@@ -181,22 +193,15 @@ def _epoch(timeline: Timeline, number: int) -> EpochTime:
     )
 
 
-def _end_ms(counted: Sequence[EpochTime], epochs: Sequence[EpochTime]) -> float:
-    """The mean end of those epochs that count; of any, where their ends were not seen."""
-    ends = [epoch.end_ms for epoch in counted if epoch.is_whole]
-    ends = ends or [epoch.end_ms for epoch in epochs if epoch.is_whole]
-    return float(np.mean(ends)) if ends else 0.0
-
-
 def _waits(timeline: Timeline, place: Ints) -> tuple[Floats, bool]:
     """What was lost before each batch: where the device was seen, how long it stood still.
 
-    While the device still works on the batch before, waiting for the next one costs nothing.
+    While the device still works on the batch before, waiting for the next one costs nothing. The
+    device counts where it was seen before most batches; for the others, waiting does.
     """
-    inner = place > 0
-    is_seen = bool(inner.any()) and not np.isnan(timeline.idle_s[inner]).any()
-    if is_seen:
-        return np.where(inner, timeline.idle_s, timeline.wait_s), True
+    is_known = ~np.isnan(timeline.idle_s)
+    if 2 * int(is_known.sum()) > int((place > 0).sum()):
+        return np.where(is_known, timeline.idle_s, timeline.wait_s), True
     return timeline.wait_s, False
 
 
@@ -244,14 +249,25 @@ def _gain(waits: Floats, steps: Floats, start_ms: float) -> Range:
     if not len(steps) or steps.mean() <= 0:
         return Range(math.inf, math.inf, math.inf)
     draws = np.random.default_rng(0)
-    size = min(BLOCK, len(steps))
+    size = max(min(BLOCK, len(steps)), -(-len(steps) // MOST_BLOCKS))
     blocks = -(-len(steps) // size)
     starts = draws.integers(0, len(steps) - size + 1, (DRAWS, blocks))
-    chosen = (starts[:, :, None] + np.arange(size)).reshape(DRAWS, -1)
-    drawn = 1 + (waits[chosen].mean(1) + start_ms / 1000) / steps[chosen].mean(1)
+    data, step = (
+        _block_means(waits, size)[starts].mean(1),
+        _block_means(steps, size)[starts].mean(1),
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw may be all of steps of no time
+        drawn = np.where(step > 0, 1 + (data + start_ms / 1000) / step, np.inf)
     value = 1 + (waits.mean() + start_ms / 1000) / steps.mean()
-    low, high = np.quantile(drawn, (0.05, 0.95))
+    # Not between the draws: halfway to infinity is nowhere.
+    low, high = np.quantile(drawn, (0.05, 0.95), method="inverted_cdf")
     return Range(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _block_means(values: Floats, size: int) -> Floats:
+    """The mean of each run of so many neighbours, by where it begins."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    return (sums[size:] - sums[:-size]) / size
 
 
 def _is_few(first: Floats, later: Floats, workers: int) -> bool:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import torch
-
+from hotset.doctor.gpus import INSTALL, Gpus
 from hotset.doctor.measure import Clock
-from hotset.doctor.usage import GpuUse, Usage
+from hotset.doctor.usage import Usage
 
 EVERY_S = 0.5
 """Seconds from one look to the next."""
-INSTALL = "pip install 'hotset[doctor]'"
+FIRST_MEMORY_S = 1.0
+"""Seconds until memory is looked at again; each time twice as long, since the system goes through
+the pages for it, which takes milliseconds for each gigabyte."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What a process and its children have used since they began.
+    """What a process has used since it began.
 
     Attributes:
-        cpu_s: seconds of the processor.
-        read_bytes: bytes that storage read for them; None where the system does not say.
-        asked_bytes: bytes that they asked for, from wherever; None likewise.
+        cpu_s: seconds of the processor; on Linux with those of its children that have ended.
+        read_bytes: bytes that storage read for it, likewise; None where the system does not say.
+        asked_bytes: bytes that it asked for, from wherever, likewise; None likewise.
     """
 
     cpu_s: float = 0.0
@@ -34,93 +36,206 @@ class Totals:
     asked_bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What some processes have in memory.
+
+    Attributes:
+        processes: that were seen.
+        nbytes: of all of them.
+    """
+
+    processes: int
+    nbytes: int
+
+
 class Machine:
     """The machine while a loop runs. It has no thread: it looks when it is told to.
 
     Args:
         clock: gives seconds.
+        wall: gives seconds since 1970.
         load: imports a package by its name; raises ImportError where it is not installed.
     """
 
     def __init__(
-        self, clock: Clock = time.perf_counter, *, load: Callable[[str], Any] = import_module
+        self,
+        clock: Clock = time.perf_counter,
+        *,
+        wall: Clock = time.time,
+        load: Callable[[str], Any] = import_module,
     ) -> None:
-        self._clock, self._load = clock, load
-        self._psutil: Any = None
+        self._clock, self._wall, self._load = clock, wall, load
+        self._processes: Processes | None = None
         self._gpus: Gpus | None = None
         self._notes: list[str] = []
-        self._began = self._next = 0.0
-        self._seen: dict[int, Totals] = {}
-        self._first: dict[int, Totals] = {}
-        self._all_cpu = 0.0
-        self._settled: int | None = None
+        self._began = 0.0
+        self._next = self._next_memory = math.inf
+        self._memory_every_s = FIRST_MEMORY_S
+        self._settled: Memory | None = None
+        self._latest: Memory | None = None
 
     def begin(self) -> None:
         """The loop begins."""
-        self._began = self._clock()
-        self._next = self._began + EVERY_S
         try:
-            self._psutil = self._load("psutil")
+            psutil = self._load("psutil")
         except ImportError:
             self._notes.append(f"processor, memory and storage were not seen: {INSTALL}")
         else:
-            self._all_cpu = self._machine_cpu()
-            self._first = self._processes()
-            self._seen = dict(self._first)
-        self._gpus = Gpus(self._load, self._clock, self._notes)
+            self._processes = Processes(psutil)
+        self._gpus = Gpus(self._load, clock=self._clock, wall=self._wall)
+        self._gpus.begin()
+        if self._processes is not None:
+            self._processes.begin()
+        self._began = self._clock()
+        self._next = self._began + EVERY_S
 
-    def look(self) -> None:
-        """Takes in what is used now, where the last look is some time ago."""
+    def look(self) -> bool:
+        """Takes in what is used now, where the last look is some time ago; else does nothing.
+
+        Gives whether it looked, which takes a millisecond or so.
+        """
         now = self._clock()
-        if now >= self._next:
-            self._next = now + EVERY_S
-            self._look()
-
-    def _look(self) -> None:
-        if self._psutil is not None:
-            self._seen.update(self._processes())
+        if now < self._next:
+            return False
+        self._next = now + EVERY_S
         if self._gpus is not None:
             self._gpus.look()
+        if self._processes is not None:
+            self._processes.look()
+            if now >= self._next_memory:
+                self._next_memory = now + self._memory_every_s
+                self._memory_every_s *= 2
+                self._compare(self._processes.memory())
+        return True
 
     def settle(self) -> None:
         """From now on memory that grows is a growth."""
-        if self._psutil is not None:
-            self._settled = self._memory()
+        if self._processes is not None:
+            self._settled, self._latest = self._processes.memory(), None
+            self._next_memory = self._clock() + self._memory_every_s
 
     def end(self) -> Usage:
         """What was used since the loop began."""
         seconds = self._clock() - self._began
-        self._look()
-        gpus = self._gpus.uses(self._began) if self._gpus is not None else ()
-        if self._psutil is None:
-            return Usage(seconds, gpus=gpus, notes=tuple(self._notes))
-        used = [_since(total, self._first.get(pid)) for pid, total in self._seen.items()]
-        read = _sum(total.read_bytes for total in used)
-        asked = _sum(total.asked_bytes for total in used)
-        if read is None:
-            self._notes.append("this system does not say what was read from storage")
-        memory = self._memory()
+        gpus, notes = self._gpus.end(self._began) if self._gpus is not None else ((), ())
+        processes = self._processes
+        if processes is None:
+            return Usage(seconds, gpus=gpus, notes=(*self._notes, *notes))
+        used, machine_s = processes.end()
+        memory = processes.memory()
+        self._compare(memory)
         span = max(seconds, 1e-9)
+        read, asked = used.read_bytes, used.asked_bytes
         return Usage(
             seconds=seconds,
-            cores_busy=sum(total.cpu_s for total in used) / span,
-            cores_busy_all=max(0.0, self._machine_cpu() - self._all_cpu) / span,
+            cores_busy=used.cpu_s / span,
+            cores_busy_all=machine_s / span,
             read_bytes=read,
             cached_bytes=None if asked is None or read is None else max(0, asked - read),
-            memory_bytes=memory,
-            growth_bytes=None
-            if memory is None or self._settled is None
-            else memory - self._settled,
+            memory_bytes=None if memory is None else memory.nbytes,
+            growth_bytes=self._growth(),
             gpus=gpus,
-            notes=tuple(self._notes),
+            notes=(*self._notes, *processes.notes, *notes),
         )
+
+    def _compare(self, memory: Memory | None) -> None:
+        """Keeps what can be compared: workers that were started or ended are no growth."""
+        settled = self._settled
+        if memory is not None and settled and memory.processes == settled.processes:
+            self._latest = memory
+
+    def _growth(self) -> int | None:
+        if self._settled is None or self._latest is None:
+            return None
+        return self._latest.nbytes - self._settled.nbytes
+
+
+class Processes:
+    """This process and its children.
+
+    On Linux a parent has what its children used as soon as it has waited for them, so what counts
+    is what those are at that are there at the end. Elsewhere, a child that ends is counted as it
+    was seen last.
+
+    Args:
+        psutil: the package.
+
+    Attributes:
+        notes: what could not be seen.
+    """
+
+    def __init__(self, psutil: Any) -> None:
+        self._psutil = psutil
+        self._is_handed_on = bool(psutil.LINUX)
+        self._first: dict[Any, Totals] = {}
+        self._seen: dict[Any, Totals] = {}
+        self._machine_s = 0.0
+        self._kinds: set[str] = set()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be seen, in words."""
+        found = []
+        if not any(total.read_bytes is not None for total in self._seen.values()):
+            found.append("what was read from storage was not seen: this system does not say")
+        if "uss" in self._kinds:
+            found.append("memory that processes share is not counted: this system does not say")
+        if "rss" in self._kinds:
+            found.append("memory that processes share is counted for each of them")
+        return tuple(found)
+
+    def begin(self) -> None:
+        """From now on counts what is used."""
+        self._machine_s = self._machine_cpu()
+        self._first = self._totals()
+        self._seen = dict(self._first)
+
+    def look(self) -> None:
+        """Takes in those that are there now, where they would be forgotten once they end."""
+        if not self._is_handed_on:
+            self._seen.update(self._totals())
+
+    def end(self) -> tuple[Totals, float]:
+        """What they used since the beginning; and seconds of the processor that all did."""
+        if self._is_handed_on:
+            self._seen = self._totals()
+        else:
+            self.look()
+        now, then = self._seen.values(), self._first.values()
+        used = Totals(
+            max(0.0, sum(each.cpu_s for each in now) - sum(each.cpu_s for each in then)),
+            _more([each.read_bytes for each in now], [each.read_bytes for each in then]),
+            _more([each.asked_bytes for each in now], [each.asked_bytes for each in then]),
+        )
+        return used, max(0.0, self._machine_cpu() - self._machine_s)
+
+    def memory(self) -> Memory | None:
+        """Resident bytes, pages that several share counted once where the system says so."""
+        sizes = [size for process in self._tree() if (size := self._size(process)) is not None]
+        return Memory(len(sizes), sum(sizes)) if sizes else None
+
+    def _size(self, process: Any) -> int | None:
+        """Of a process; None where it has ended."""
+        try:
+            info = process.memory_full_info()
+            kind = next(name for name in ("pss", "uss", "rss") if hasattr(info, name))
+        except self._psutil.AccessDenied:
+            kind = "rss"
+            try:
+                info = process.memory_info()
+            except self._psutil.Error:
+                return None
+        except self._psutil.Error:
+            return None
+        self._kinds.add(kind)
+        return int(getattr(info, kind))
 
     def _machine_cpu(self) -> float:
         times = self._psutil.cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        # Guests' time is in that of users already.
-        guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        return float(sum(times) - idle - guests)
+        # Guests' time is in that of users already; what was stolen went to another machine.
+        others = ("idle", "iowait", "guest", "guest_nice", "steal")
+        return float(sum(times)) - float(sum(getattr(times, name, 0.0) for name in others))
 
     def _tree(self) -> list[Any]:
         process = self._psutil.Process(os.getpid())
@@ -129,153 +244,29 @@ class Machine:
         except self._psutil.Error:  # a child may end while they are counted
             return [process]
 
-    def _processes(self) -> dict[int, Totals]:
-        """By process; what has ended since keeps what was seen of it last."""
+    def _totals(self) -> dict[Any, Totals]:
+        """By process: psutil's compare by their number and their beginning."""
         found = {}
         for process in self._tree():
             try:
-                found[process.pid] = self._totals(process)
+                times = process.cpu_times()
             except self._psutil.Error:
                 continue
+            seconds = times.user + times.system
+            if self._is_handed_on:
+                seconds += times.children_user + times.children_system
+            try:
+                counters = process.io_counters()
+            except (AttributeError, self._psutil.Error):  # not everywhere, nor for every process
+                found[process] = Totals(seconds)
+                continue
+            asked = getattr(counters, "read_chars", None)
+            found[process] = Totals(seconds, counters.read_bytes, asked)
         return found
 
-    def _totals(self, process: Any) -> Totals:
-        times = process.cpu_times()
-        totals = Totals(times.user + times.system)
-        try:
-            counters = process.io_counters()
-        except (AttributeError, self._psutil.Error):  # not on every system, nor for every process
-            return totals
-        asked = getattr(counters, "read_chars", None)
-        return replace(totals, read_bytes=counters.read_bytes, asked_bytes=asked)
 
-    def _memory(self) -> int | None:
-        """Resident bytes, pages that several share counted once where the system says so."""
-        total = 0
-        for process in self._tree():
-            try:
-                info = process.memory_full_info()
-                total += getattr(info, "pss", None) or getattr(info, "uss", None) or info.rss
-            except self._psutil.Error:
-                continue
-        return total or None
-
-
-def _since(now: Totals, then: Totals | None) -> Totals:
-    if then is None:
-        return now
-    return Totals(
-        now.cpu_s - then.cpu_s,
-        _difference(now.read_bytes, then.read_bytes),
-        _difference(now.asked_bytes, then.asked_bytes),
-    )
-
-
-def _difference(now: int | None, then: int | None) -> int | None:
-    return None if now is None or then is None else now - then
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """Of those that are known; None where none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-class Gpus:
-    """The GPUs that this process may use, by NVML.
-
-    Args:
-        load: imports a package by its name.
-        clock: gives seconds.
-        notes: is told what could not be seen.
-    """
-
-    def __init__(self, load: Callable[[str], Any], clock: Clock, notes: list[str]) -> None:
-        self._clock = clock
-        self._handles: list[Any] = []
-        self._since: list[int] = []
-        self._samples: list[list[tuple[float, float]]] = []
-        self._most: list[int | None] = []
-        self._offset: float | None = None
-        try:
-            self._nvml = load("pynvml")
-        except ImportError:
-            self._nvml = None
-            if torch.cuda.is_available():
-                notes.append(f"the GPU's utilisation was not seen: {INSTALL}")
-            return
-        try:
-            self._nvml.nvmlInit()
-            self._handles = [self._handle(name) for name in self._visible()]
-        except self._nvml.NVMLError as error:
-            self._handles = []
-            if torch.cuda.is_available():
-                notes.append(f"the GPU's utilisation was not seen: NVML says {error}")
-        for _ in self._handles:
-            self._since.append(0)
-            self._samples.append([])
-            self._most.append(None)
-        self._skip()
-
-    def _visible(self) -> list[str]:
-        """Indices or UUIDs, as CUDA_VISIBLE_DEVICES has them, or all."""
-        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if chosen is None:
-            return [str(number) for number in range(self._nvml.nvmlDeviceGetCount())]
-        return [name.strip() for name in chosen.split(",") if name.strip()]
-
-    def _handle(self, name: str) -> Any:
-        if name.isdigit():
-            return self._nvml.nvmlDeviceGetHandleByIndex(int(name))
-        return self._nvml.nvmlDeviceGetHandleByUUID(name)
-
-    def _skip(self) -> None:
-        """Passes over what the buffers hold from before the loop."""
-        self.look()
-        self._samples = [[] for _ in self._handles]
-
-    def look(self) -> None:
-        """Takes in what the sample buffers hold since the last look."""
-        for place, handle in enumerate(self._handles):
-            self._look_at(place, handle)
-
-    def _look_at(self, place: int, handle: Any) -> None:
-        nvml = self._nvml
-        try:
-            used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-            self._most[place] = max(used, self._most[place] or 0)
-            _, samples = nvml.nvmlDeviceGetSamples(
-                handle, nvml.NVML_GPU_UTILIZATION_SAMPLES, self._since[place]
-            )
-        except nvml.NVMLError:  # no new samples, or a device that keeps none
-            return
-        for sample in samples:
-            stamp = int(sample.timeStamp)
-            if stamp <= self._since[place]:
-                continue
-            self._since[place] = stamp
-            if self._offset is None:
-                self._offset = time.time() - self._clock()
-            seconds = stamp / 1e6 - self._offset
-            self._samples[place].append((seconds, sample.sampleValue.uiVal / 100))
-
-    def uses(self, began: float) -> tuple[GpuUse, ...]:
-        """What was seen since a second of the clock."""
-        found = []
-        for place, handle in enumerate(self._handles):
-            samples = [(s - began, busy) for s, busy in self._samples[place] if s >= began]
-            try:
-                name = self._nvml.nvmlDeviceGetName(handle)
-                total = int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total)
-            except self._nvml.NVMLError:
-                continue
-            found.append(
-                GpuUse(
-                    name=name.decode() if isinstance(name, bytes) else name,
-                    busy=sum(busy for _, busy in samples) / len(samples) if samples else None,
-                    memory_bytes=self._most[place],
-                    memory_total_bytes=total,
-                    samples=tuple(samples),
-                )
-            )
-        return tuple(found)
+def _more(now: Iterable[int | None], then: Iterable[int | None]) -> int | None:
+    """By how much the known ones have grown together; None where none is known."""
+    known = [value for value in now if value is not None]
+    before = sum(value for value in then if value is not None)
+    return max(0, sum(known) - before) if known else None

@@ -12,6 +12,10 @@ MAKING = ("read", "transform", "collate", "batch")
 """Kinds of stages that the workers do, or without workers the loop itself."""
 LITTLE = 0.05
 """A difference of such a share is none: times are no better."""
+FULL = 0.9
+"""Cores that are busy for so much of the time are full."""
+SPREAD = 0.8
+"""A step that could take so little of its time on all cores may be waiting for them."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Pace:
         work_ms: processor time of the workers.
         step_work_ms: processor time of the step.
         cores: that they share.
+        is_alone_known: whether the step was seen where no worker runs beside it.
         slack: what a batch takes where data is the limit, by what its parts say it should.
     """
 
@@ -51,6 +56,7 @@ class Pace:
     work_ms: float = 0.0
     step_work_ms: float = 0.0
     cores: int = 1
+    is_alone_known: bool = False
     slack: float = 1.0
 
     @property
@@ -62,6 +68,21 @@ class Pace:
     def crowded_ms(self) -> float:
         """What the step takes longer for the workers that run beside it."""
         return self.compute_ms - self.alone_ms if self.worker_ms else 0.0
+
+    @property
+    def freed_ms(self) -> float:
+        """The step at least, if all cores were its own: its processor time on all of them."""
+        return min(self.alone_ms, self.step_work_ms / self.cores)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether workers may hold back the step by taking its cores, and nobody can tell.
+
+        Both fill the cores, the step could run on more of them, and was not seen without workers.
+        """
+        is_full = self.shared_ms >= FULL * self.steady_ms
+        may_be_faster = self.freed_ms <= SPREAD * self.alone_ms
+        return bool(self.worker_ms) and not self.is_alone_known and is_full and may_be_faster
 
     @property
     def data_ms(self) -> float:
@@ -149,8 +170,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     Args:
         loop: its times.
         examination: of its loader.
-        step_ms: what the step was seen to take where no worker runs beside it; None takes what the
-            loop itself shows of that.
+        step_ms: what the step was seen to take, without copying, where no worker runs beside it;
+            None takes what the loop itself shows of that.
     """
     make_ms = examination.ms(*MAKING)
     workers = tuple(each.ms for each in examination.workers)
@@ -158,7 +179,8 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     if examination.facts.workers and not workers:
         workers = (make_ms,) * examination.facts.workers
     copy_ms = min(examination.ms("copy"), loop.step_ms)
-    alone_ms = _alone_ms(loop, loop.alone_step_ms if step_ms is None else step_ms)
+    seen_ms = loop.alone_step_ms if step_ms is None else step_ms + copy_ms
+    alone_ms = _alone_ms(loop, seen_ms)
     parts = Pace(
         compute_ms=loop.step_ms - copy_ms,
         copy_ms=copy_ms,
@@ -168,6 +190,7 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
         begin_ms=loop.start_ms,
         per_epoch=loop.per_epoch,
         alone_ms=max(0.0, alone_ms - copy_ms),
+        is_alone_known=seen_ms is not None,
         take_ms=min(examination.hand_ms, loop.wait_ms) if workers else 0.0,
         work_ms=statistics.fmean(works) if works else make_ms * examination.cpu_cores,
         step_work_ms=loop.step_cores * loop.step_ms,
@@ -177,7 +200,10 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     if not workers:
         return replace(parts, slack=slack)
     made_ms = slack * workers[0] + parts.take_ms
-    begin_ms = max(0.0, loop.start_ms + loop.wait_ms - made_ms)
+    first_ms = loop.start_ms + loop.wait_ms
+    # Crowded workers make their first batch sooner than others, which hides how they start.
+    started_ms = 0.0 if examination.facts.is_persistent else examination.start_ms
+    begin_ms = max(0.0, first_ms - made_ms, min(first_ms, started_ms))
     return replace(parts, slack=slack, begin_ms=begin_ms)
 
 

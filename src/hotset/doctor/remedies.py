@@ -56,8 +56,14 @@ Remedy = Callable[[Case], Advice | None]
 def remedies_of(case: Case) -> tuple[Advice, ...]:
     """What would help, the most first; what is sure to come before what is the most to be had."""
     found = [advice for remedy in REMEDIES if (advice := remedy(case)) is not None]
-    worth = [advice for advice in found if advice.gain.value >= LEAST_GAIN]
+    worth = [advice for advice in found if _is_worth(advice, case)]
     return tuple(sorted(worth, key=lambda advice: (advice.is_most, -advice.gain.value)))
+
+
+def _is_worth(advice: Advice, case: Case) -> bool:
+    """Where cores are contested, what it may bring counts, since what it brings is not known."""
+    gain = advice.gain.high if case.found.bound == "inconclusive" else advice.gain.value
+    return gain >= LEAST_GAIN
 
 
 def accelerated(case: Case) -> Advice | None:
@@ -71,10 +77,15 @@ def accelerated(case: Case) -> Advice | None:
     if case.pace.copy_ms:
         why += f", and of the copy's {human_ms(case.pace.copy_ms)} {human_ms(copy)}"
     why += f"; it keeps {human_bytes(plan.bytes_held)} ({plan.tier})"
+    gain = case.gain(after)
+    if case.pace.is_crowded:
+        freed = after - case.pace.alone_ms + case.pace.freed_ms
+        gain = replace(gain, high=max(gain.high, case.gain(freed).value))
+        why += "; the cores are full, and the step may be faster without workers beside it"
     device = "cuda" if "cuda" in plan.device else "cpu"
     code = f'loader = hotset.accelerate(loader, device="{device}")'
     title = f"let hotset keep what {facts.dataset or 'the dataset'} gives each epoch anew"
-    return Advice("accelerate", title, case.gain(after), is_most=False, why=why, code=code)
+    return Advice("accelerate", title, gain, is_most=False, why=why, code=code)
 
 
 def accelerated_ms(case: Case) -> float:
