@@ -92,6 +92,15 @@ def test_an_epoch_that_was_left() -> None:
     assert loop.per_epoch == 5
 
 
+def test_an_end_that_was_not_seen_in_a_later_epoch() -> None:
+    """Is taken to be that of the first one."""
+    whole = ([16.0, 4.0, 4.0, 4.0, 4.0], [2.0] * 5, 1.5)
+    left = ([8.0, 1.0, 1.0, 1.0, 1.0], [2.0] * 5, NAN)
+    loop = of([whole, left])
+    assert (loop.wait_ms, loop.start_ms) == (1000.0, 8500.0)
+    assert loop.epochs[1].end_ms == 0.0
+
+
 def test_batches_of_a_whole_epoch_as_they_are_given() -> None:
     """The start is spread over more than was seen."""
     loop = of([([11.0, 1.0, 1.0, 1.0, 1.0], [2.0] * 5, NAN)], per_epoch=100)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotset.chain.probe import own_generators, preserved_generators
 from hotset.doctor.advise import Replay, judged
 from hotset.doctor.cuda import is_used, spans_if_used
 from hotset.doctor.examination import Examination
@@ -24,6 +23,7 @@ from hotset.doctor.loop import loop_times
 from hotset.doctor.machine import Machine
 from hotset.doctor.measure import Clock, Recording
 from hotset.doctor.report import LoaderShare, Report
+from hotset.doctor.restoring import as_it_was
 from hotset.doctor.usage import Usage
 from hotset.errors import ConfigError
 from hotset.hardware import hardware, versions
@@ -124,7 +124,7 @@ def _diagnosed(
     _check(loader, step, steps, seconds)
     link = None if device is None else link_to(device)
     work = _work(step, clocks, link)
-    with preserved_generators(own_generators(getattr(loader, "dataset", None))):
+    with as_it_was(loader):
         machine = Machine(clocks.wall)
         machine.begin()
         recording = Recording(clock=clocks.wall, cpu_clock=clocks.cpu, spans=spans_if_used())
@@ -214,16 +214,20 @@ def _loop(
     Raises:
         ConfigError: if there is none.
     """
-    began = clocks.wall()
-    until = math.inf if seconds is None else began + seconds
+    until = math.inf if seconds is None else clocks.wall() + seconds
+
+    def is_over() -> bool:
+        count = len(recording)
+        return count >= steps or (count > 0 and clocks.wall() >= until)
+
     batch: Any = None
-    while len(recording) < steps and clocks.wall() < until:
+    while not is_over():
         before = len(recording)
         recording.begin_epoch()
         iterator = iter(loader)
         while True:
             recording.ask()
-            if len(recording) >= steps or clocks.wall() >= until:
+            if is_over():
                 break
             try:
                 batch = next(iterator)
@@ -237,8 +241,10 @@ def _loop(
                 machine.settle()
             if told is not None:
                 told(len(recording), steps)
-        if len(recording) == before:
-            raise ConfigError("`loader` gave no batch, so there is nothing to look at")
+        if len(recording) == before:  # it gives no more, though it was started anew
+            break
+    if not len(recording):
+        raise ConfigError("`loader` gave no batch, so there is nothing to look at")
     return batch
 
 

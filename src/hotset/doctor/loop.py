@@ -136,7 +136,8 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
     warm = _warm(steady, steps)
     wait_ms, step_ms = 1000 * float(waits[steady].mean()), 1000 * _mean(steps[warm])
     counted = [epoch for epoch in epochs if epoch.number != timeline.epoch[0]] or list(epochs)
-    ends = [epoch.end_ms for epoch in counted if epoch.is_whole]
+    seen = [epoch for epoch in counted if epoch.is_whole]
+    ends = [epoch.end_ms for epoch in seen or epochs if epoch.is_whole]
     whole = [epoch.batches for epoch in epochs if epoch.is_whole]
     start_ms = float(np.mean([epoch.start_ms for epoch in counted]))
     start_ms = max(0.0, start_ms + (float(np.mean(ends)) if ends else 0.0) - wait_ms)

@@ -98,7 +98,9 @@ class Watched:
         return len(self._loader)  # type: ignore[arg-type]  # its own error where it has none
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_loader"], name)
+        if name == "_loader":  # asked for while it is copied, before there is one
+            raise AttributeError(name)
+        return getattr(self._loader, name)
 
     def __enter__(self) -> Watched:
         return self
