@@ -90,6 +90,7 @@ class Track:
         if self.recording is None:
             self.recording = Recording(clock=self._now, waited=self._waited, spans=spans_if_used())
         self._lag_s = taking.made_in_s
+        self._waited.seconds -= taking.made_in_s  # it comes again, as a part of the first wait
         self.recording.begin_epoch()
         self._lag_s = 0.0
         return self.recording
@@ -182,8 +183,8 @@ class Tracks:
         iterator = plain()
         made_in_s = self._clock() - began
         track = self._track(loader)
-        self._events += 1
-        track.began = self._events
+        # Waited for now, whenever the first batch comes: no part of a step that goes on meanwhile.
+        self._waited_in_all().seconds += made_in_s
         self._takings[iterator] = Taking(track, made_in_s)
         return iterator
 
@@ -255,16 +256,21 @@ class Tracks:
             fitting = (each for each in self._tracks if each.is_continued_by(loader, made))
             track = next(fitting, None)
             if track is None:
-                if self._waited is None:
-                    from hotset.doctor.measure import Waited
-
-                    self._waited = Waited()
-                track = Track(loader, self._waited, clock=self._clock)
+                track = Track(loader, self._waited_in_all(), clock=self._clock)
                 self._tracks.append(track)
             self._by_loader[loader] = track
         track.hold(loader)
+        self._events += 1
+        track.began = self._events
         self._let_go(track)
         return track
+
+    def _waited_in_all(self) -> Waited:
+        if self._waited is None:
+            from hotset.doctor.measure import Waited
+
+            self._waited = Waited()
+        return self._waited
 
     def _let_go(self, current: Track) -> None:
         """A script may make any number of loaders, and none is to outlive it for our sake."""
