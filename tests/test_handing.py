@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import hotset
-from hotset.planning.handing import BATCHES, Handing, handing_of
+from hotset.planning.handing import BATCHES, Handing, _Made, handing_of
 from hotset.planning.predict import Costs
 
 SAMPLES = [(torch.zeros(3), 1), (torch.ones(3), 2)]
@@ -75,3 +75,35 @@ def test_workers_that_stay_are_started_once(
     prediction = hotset.plan(loader, device="cpu", step=0.0).prediction
     assert prediction is not None
     assert prediction.data_ms == data_ms
+
+
+def test_putting_together_is_no_part_of_handing_over() -> None:
+    """The collate_fn is called once, before the clock is first looked at."""
+    calls: list[int] = []
+    ticks = itertools.count()
+
+    def collate(samples: list[object]) -> object:
+        calls.append(next(ticks))
+        return default_collate(samples)
+
+    found = handing_of(
+        SAMPLES,
+        collate,
+        batch_size=4,
+        workers=1,
+        cores=2,
+        settings={"prefetch_factor": 2, "timeout": 0},
+        clock=lambda: float(next(ticks)),
+    )
+    assert calls == [0]
+    assert found == Handing(1000, 1000 / BATCHES)
+
+
+def test_batches_that_are_handed_over_are_made_anew() -> None:
+    """Each has memory of its own, and what is no plain tensor comes along."""
+    batch = {"rows": torch.arange(6.0).reshape(2, 3), "names": ["a", "b"], "count": torch.tensor(2)}
+    made = _Made(batch, 3)
+    one, other = made[0], made[1]
+    assert torch.equal(one["rows"], batch["rows"])
+    assert one["rows"].data_ptr() not in (batch["rows"].data_ptr(), other["rows"].data_ptr())
+    assert (one["names"], int(one["count"]), len(made)) == (["a", "b"], 2, 3)

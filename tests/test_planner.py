@@ -92,6 +92,24 @@ def test_workers_share_the_data_and_the_cores_with_the_step(
         )
 
 
+@pytest.mark.parametrize(("given", "cores", "plain"), [(0.5, 0.5, 55), (9.0, 2, 70)])
+def test_the_cores_of_a_step_may_be_given(
+    given: float, cores: float, plain: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its time, as they were seen in a loop; they replace what is taken for them."""
+    monkeypatch.setattr("hotset.planning.estimate.usable_cores", lambda: 2)
+    monkeypatch.setattr("hotset.planning.estimate._threads", lambda: 8)
+    clock = Clock()
+    data = Rows(clock, 5, chain_on(clock))
+    plan = plan_of(data, clock, batch_size=10, step=20 * TICK, step_cores=given, workers=2)
+    assert plan.prediction is not None
+    assert plan.prediction.step_cores == cores
+    assert plan.prediction.plain_s == pytest.approx(4 * plain * TICK / 1000)
+    assert plan.notes[-1] == (
+        f"the step was seen to keep {cores} of 2 cores busy, which the workers need too"
+    )
+
+
 @pytest.mark.parametrize(
     ("cpu_share", "cores", "plain"), [(0, 0, 50), (1, 1, (20 + 100) / 2), (4, 2, 20 + 100 / 2)]
 )

@@ -20,17 +20,20 @@ EXPORTED = [
     "Loader",
     "Padded",
     "Plan",
+    "Report",
     "Store",
     "__version__",
     "accelerate",
     "build",
     "datasets",
     "deterministic",
+    "diagnose",
     "errors",
     "open",
     "plan",
     "random",
     "testing",
+    "watch",
 ]
 DATASETS = ["CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "MNIST"]
 ERRORS = [
@@ -60,6 +63,8 @@ SIGNATURES = {
     "accelerate": "loader, device, dtype, channels_last, budget, check_every, progress, "
     "cache, fill, version, tier, reserve, policy, prefetch_batches, prefetch_bytes, storage_dtype",
     "build": "data, path, transform, workers, on_error, version, source, progress, storage_options",
+    "diagnose": "loader, step, steps, device, seconds, progress",
+    "watch": "loader",
     "plan": "data, device, budget, reserve, tier, cache, policy, step, workers, batch_size, "
     "samples, storage_dtype, ragged, transform",
     "open": "path, verify, local, budget, storage_options",
@@ -102,10 +107,10 @@ def test_names_of_the_parts_are_pinned() -> None:
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_parameters_are_pinned(name: str) -> None:
-    """Names and order; those behind the second are for keywords only, but for build's transform."""
+    """Names and order; those behind the second are for keywords only, with two exceptions."""
     parameters = list(inspect.signature(getattr(hotset, name)).parameters.values())
     assert ", ".join(p.name for p in parameters) == SIGNATURES[name]
-    positional = {"build": 3, "plan": 1}.get(name, 2)
+    positional = {"build": 3, "diagnose": 3, "plan": 1}.get(name, 2)
     assert all(p.kind is p.KEYWORD_ONLY for p in parameters[positional:])
 
 

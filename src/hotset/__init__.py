@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from hotset.building.build import build as build
     from hotset.chain.marks import deterministic as deterministic
     from hotset.chain.marks import random as random
+    from hotset.doctor.diagnosis import diagnose as diagnose
+    from hotset.doctor.report import Report as Report
+    from hotset.doctor.watch import watch as watch
     from hotset.loader.cached import CachedDataset as CachedDataset
     from hotset.loader.loader import Loader as Loader
     from hotset.loader.loader import accelerate as accelerate
@@ -39,13 +42,16 @@ _HOMES = {
     "Loader": "hotset.loader.loader",
     "Padded": "hotset.sample.padding",
     "Plan": "hotset.placement.plan",
+    "Report": "hotset.doctor.report",
     "Store": "hotset.store.store",
     "accelerate": "hotset.loader.loader",
     "build": "hotset.building.build",
     "deterministic": "hotset.chain.marks",
+    "diagnose": "hotset.doctor.diagnosis",
     "open": "hotset.store.opening",
     "plan": "hotset.planning.planner",
     "random": "hotset.chain.marks",
+    "watch": "hotset.doctor.watch",
 }
 """Where each exported name lives: imported when first used, so that `import hotset` is quick."""
 

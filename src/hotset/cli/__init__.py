@@ -12,6 +12,7 @@ from hotset.cli.commands import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from hotset.cli.demo import add_demo
 from hotset.cli.doctor import add_doctor
 from hotset.cli.plan import add_plan
+from hotset.cli.run import add_run
 from hotset.cli.stores import add_stores
 from hotset.errors import FaithfulnessError, HotsetError, SampleError
 
@@ -57,6 +58,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add_demo(commands)
     add_doctor(commands)
+    add_run(commands)
     add_plan(commands)
     add_stores(commands, arguments)
     add_bench(commands, arguments)

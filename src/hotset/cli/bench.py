@@ -12,6 +12,7 @@ COMPARISONS = {
     "images": "an image folder, read every epoch or from a store",
     "cache": "hit rates of a device cache, by policy and by the order of the samples",
     "tiers": "rows of a table, from where they are kept",
+    "doctor": "what the doctor costs, and whether what it says of planted loops is so",
 }
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import os
 import shutil
-import sys
 import tempfile
 import time
 import webbrowser
@@ -15,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotset.cli.commands import Commands
-from hotset.errors import MissingExtraError, StorageError
+from hotset.cli.target import add_target, leave, target_of, writable
+from hotset.errors import MissingExtraError
 from hotset.progress import Progress
 
 if TYPE_CHECKING:
@@ -40,16 +39,7 @@ def add_doctor(commands: Commands) -> None:
             "Nothing is written unless asked for."
         ),
     )
-    doctor.add_argument("target", metavar="TARGET", help="the script; with -m, a module's name")
-    doctor.add_argument(
-        "arguments",
-        nargs=argparse.REMAINDER,
-        metavar="ARGUMENTS",
-        help="the script's own: everything behind TARGET",
-    )
-    doctor.add_argument(
-        "-m", dest="is_module", action="store_true", help="run a module, as `python -m` does"
-    )
+    add_target(doctor)
     doctor.add_argument(
         "--steps",
         type=int,
@@ -82,15 +72,14 @@ def add_doctor(commands: Commands) -> None:
 
 def _doctor(args: argparse.Namespace) -> int:
     from hotset.doctor.launch import doctor
-    from hotset.doctor.script import Target
 
-    files = {name: _writable(getattr(args, name)) for name in ("json", "html", "trace")}
+    files = {name: writable(getattr(args, name)) for name in ("json", "html", "trace")}
     if files["html"] is not None or args.is_opened:
         _check_page()
     shown = _Shown()
     try:
         report, outcome = doctor(
-            Target(args.target, args.is_module, tuple(args.arguments)),
+            target_of(args),
             steps=args.steps,
             seconds=args.seconds,
             device=args.device,
@@ -106,7 +95,7 @@ def _doctor(args: argparse.Namespace) -> int:
         _write(report, files, shown, is_opened=args.is_opened)
     if outcome.threads:
         shown.say(f"not waited for: {', '.join(outcome.threads)}, which the stopped script left")
-        _leave(outcome.code)
+        leave(outcome.code)
     return outcome.code
 
 
@@ -143,24 +132,6 @@ class _Shown:
         self._progress.clear()
 
 
-def _writable(path: Path | None) -> Path | None:
-    """The path in full, since a script may change its folder; known to be of use before it runs.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
-    if path is None:
-        return None
-    full = Path(os.path.abspath(path))
-    if full.is_dir():
-        raise StorageError(f"{path} cannot be written: it is a folder")
-    if not full.parent.is_dir():
-        raise StorageError(f"{path} cannot be written: there is no folder {full.parent}")
-    if not os.access(full if full.exists() else full.parent, os.W_OK):
-        raise StorageError(f"{path} cannot be written: that is not permitted")
-    return full
-
-
 def _check_page() -> None:
     if find_spec("matplotlib") is None:
         raise MissingExtraError(
@@ -190,11 +161,3 @@ def _write(
         shown.line("\nwritten: " + ", ".join(written))
     if is_opened and page is not None and not webbrowser.open(page.as_uri()):
         shown.say("no browser was found to open the page with")
-
-
-def _leave(code: int) -> None:
-    """Ends the process as Python would, but for threads that would never end."""
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)

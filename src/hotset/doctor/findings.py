@@ -17,6 +17,7 @@ Cause = Literal[
     "worker start",
     "slow worker",
     "threads",
+    "cores",
     "storage",
     "copy",
     "step",
@@ -27,7 +28,8 @@ Cause = Literal[
 
 read: opening and decoding; transform: one step of the chain; float work: steps on floats that could
 be tables of bytes; hand-over: from the worker processes; in memory: samples that lie in memory
-already, and are picked one by one; storage: reads that the system has not in memory yet."""
+already, and are picked one by one; threads: too many in each worker; cores: workers take them from
+the step; storage: reads that the system has not in memory yet."""
 StageKind = Literal["read", "transform", "collate", "hand-over", "pin", "copy", "step", "batch"]
 """What kind of work a stage is; "batch" is all of a loader that cannot be told apart."""
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from hotset.doctor.findings import Range, Sawtooth
 from hotset.doctor.measure import Floats, Ints, Timeline
@@ -14,9 +15,12 @@ WARM_UP = 3
 """Batches at the very beginning whose steps are left out: they load and compile."""
 DRAWS = 400
 BLOCK = 8
-"""Batches that are drawn together, since neighbours are alike."""
+"""Batches that are drawn together, since neighbours are alike; more of a very long loop."""
+MOST_BLOCKS = 500
 LEAST_SAWTOOTH = 0.5
 LEAST_PERIODS = 4
+FEW = 0.25
+"""Where usual waits of two epochs differ by no more of what their means do, a few differ."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class LoopTimes:
         gain: how many times faster the loop would be with an infinitely fast loader.
         sawtooth: whether waits have the workers' period; None without workers.
         steady: batches that count.
+        is_first_usual: whether only a few batches of the first epoch waited longer than those of
+            later ones, and the usual ones did not.
+        usual_step_ms: the median of the steps that `step_ms` is the mean of.
+        alone_step_ms: the median of steps that no worker ran beside: those at the end of an epoch,
+            when all batches are made. None where there are none.
     """
 
     epochs: tuple[EpochTime, ...]
@@ -80,6 +89,9 @@ class LoopTimes:
     gain: Range
     sawtooth: Sawtooth | None
     steady: int
+    is_first_usual: bool = False
+    usual_step_ms: float = 0.0
+    alone_step_ms: float | None = None
 
     @property
     def start_share_ms(self) -> float:
@@ -119,14 +131,15 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
     has_later = bool((inner & ~is_first).sum() >= max(LEAST_PERIODS, workers))
     steady = inner & ~is_first if has_later else inner
     if not steady.any():  # epochs of a single batch
-        steady = np.ones(len(timeline), bool)
-    warm = steady & (np.arange(len(timeline)) >= min(WARM_UP, len(timeline) - 1))
+        steady = np.ones(len(timeline), bool) if is_first.all() else ~is_first
     steps = _steps(timeline, waits)
+    warm = _warm(steady, steps)
     wait_ms, step_ms = 1000 * float(waits[steady].mean()), 1000 * _mean(steps[warm])
     counted = [epoch for epoch in epochs if epoch.number != timeline.epoch[0]] or list(epochs)
+    ends = [epoch.end_ms for epoch in counted if epoch.is_whole]
     whole = [epoch.batches for epoch in epochs if epoch.is_whole]
-    start_ms = float(np.mean([epoch.start_ms + epoch.end_ms for epoch in counted]))
-    start_ms = max(0.0, start_ms - wait_ms) if inner.any() else 0.0
+    start_ms = float(np.mean([epoch.start_ms for epoch in counted]))
+    start_ms = max(0.0, start_ms + (float(np.mean(ends)) if ends else 0.0) - wait_ms)
     per_epoch = per_epoch or (max(whole) if whole else max(each.batches for each in epochs))
     return LoopTimes(
         epochs=epochs,
@@ -144,12 +157,25 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
         gain=_gain(waits[warm], steps[warm], start_ms / per_epoch),
         sawtooth=_sawtooth(waits[steady], place[steady], workers) if workers else None,
         steady=int(steady.sum()),
+        is_first_usual=has_later and _is_few(waits[inner & is_first], waits[steady], workers),
+        usual_step_ms=1000 * _median(steps[warm]),
+        alone_step_ms=_alone_ms(timeline, steps) if workers else None,
     )
 
 
+def _warm(steady: npt.NDArray[np.bool_], steps: Floats) -> npt.NDArray[np.bool_]:
+    """Batches whose steps count: the first few of all only where no other's is known."""
+    known = ~np.isnan(steps)
+    for warm in (steady & (np.arange(len(steps)) >= WARM_UP), steady):
+        if (warm & known).any():
+            return warm
+    return np.ones(len(steps), bool)
+
+
 def _epoch(timeline: Timeline, number: int) -> EpochTime:
-    where = np.flatnonzero(timeline.epoch == number)
-    if not len(where):
+    bounds = np.searchsorted(timeline.epoch, (number, number + 1))
+    where = slice(*bounds.tolist())
+    if where.start == where.stop:
         return EpochTime(number, 0, 0.0, 0.0, 0.0, 0.0, 0.0, is_whole=False)
     waits, steps = timeline.wait_s[where], timeline.step_s[where]
     end = float(timeline.end_s[number])
@@ -157,9 +183,9 @@ def _epoch(timeline: Timeline, number: int) -> EpochTime:
     seconds = float(waits.sum() + np.nansum(steps)) + (end if is_whole else 0.0)
     return EpochTime(
         number=number,
-        batches=len(where),
+        batches=len(waits),
         start_ms=1000 * float(waits[0]),
-        wait_ms=1000 * float(waits[1:].mean()) if len(where) > 1 else 0.0,
+        wait_ms=1000 * float(waits[1:].mean()) if len(waits) > 1 else 0.0,
         step_ms=1000 * _mean(steps),
         end_ms=1000 * end if is_whole else 0.0,
         seconds=seconds,
@@ -170,12 +196,12 @@ def _epoch(timeline: Timeline, number: int) -> EpochTime:
 def _waits(timeline: Timeline, place: Ints) -> tuple[Floats, bool]:
     """What was lost before each batch: where the device was seen, how long it stood still.
 
-    While the device still works on the batch before, waiting for the next one costs nothing.
+    While the device still works on the batch before, waiting for the next one costs nothing. The
+    device counts where it was seen before most batches; for the others, waiting does.
     """
-    inner = place > 0
-    is_seen = bool(inner.any()) and not np.isnan(timeline.idle_s[inner]).any()
-    if is_seen:
-        return np.where(inner, timeline.idle_s, timeline.wait_s), True
+    is_known = ~np.isnan(timeline.idle_s)
+    if 2 * int(is_known.sum()) > int((place > 0).sum()):
+        return np.where(is_known, timeline.idle_s, timeline.wait_s), True
     return timeline.wait_s, False
 
 
@@ -188,6 +214,24 @@ def _mean(values: Floats) -> float:
     """Of those that are known; 0 where none is."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else 0.0
+
+
+def _median(values: Floats) -> float:
+    """Of those that are known; 0 where none is."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _alone_ms(timeline: Timeline, steps: Floats) -> float | None:
+    """The median step of each epoch's last batch of usual size: little is left to be made."""
+    is_usual = timeline.samples == np.median(timeline.samples)
+    found = []
+    for epoch in np.flatnonzero(~np.isnan(timeline.end_s)):
+        usual = np.flatnonzero(is_usual & (timeline.epoch == epoch))
+        if len(usual) and usual[-1] >= WARM_UP:
+            found.append(steps[usual[-1]])
+    known = np.array(found)[~np.isnan(found)] if found else np.empty(0)
+    return 1000 * float(np.median(known)) if len(known) else None
 
 
 def _ratio(cpu: Floats, wall: Floats) -> float:
@@ -205,14 +249,40 @@ def _gain(waits: Floats, steps: Floats, start_ms: float) -> Range:
     if not len(steps) or steps.mean() <= 0:
         return Range(math.inf, math.inf, math.inf)
     draws = np.random.default_rng(0)
-    size = min(BLOCK, len(steps))
+    size = max(min(BLOCK, len(steps)), -(-len(steps) // MOST_BLOCKS))
     blocks = -(-len(steps) // size)
     starts = draws.integers(0, len(steps) - size + 1, (DRAWS, blocks))
-    chosen = (starts[:, :, None] + np.arange(size)).reshape(DRAWS, -1)
-    drawn = 1 + (waits[chosen].mean(1) + start_ms / 1000) / steps[chosen].mean(1)
+    data, step = (
+        _block_means(waits, size)[starts].mean(1),
+        _block_means(steps, size)[starts].mean(1),
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw may be all of steps of no time
+        drawn = np.where(step > 0, 1 + (data + start_ms / 1000) / step, np.inf)
     value = 1 + (waits.mean() + start_ms / 1000) / steps.mean()
-    low, high = np.quantile(drawn, (0.05, 0.95))
+    # Not between the draws: halfway to infinity is nowhere.
+    low, high = np.quantile(drawn, (0.05, 0.95), method="inverted_cdf")
     return Range(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _block_means(values: Floats, size: int) -> Floats:
+    """The mean of each run of so many neighbours, by where it begins."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    return (sums[size:] - sums[:-size]) / size
+
+
+def _is_few(first: Floats, later: Floats, workers: int) -> bool:
+    """Whether the means of two epochs' waits differ by a few of them."""
+    if not len(first):
+        return False
+    usual = _usual(first, workers) - _usual(later, workers)
+    return usual <= FEW * float(first.mean() - later.mean())
+
+
+def _usual(waits: Floats, workers: int) -> float:
+    """The median of turns of all workers, since each turn waits but once."""
+    size = min(max(1, workers), len(waits))
+    turns = waits[: len(waits) // size * size].reshape(-1, size)
+    return float(np.median(turns.mean(1)))
 
 
 def _sawtooth(waits: Floats, place: Ints, period: int) -> Sawtooth:

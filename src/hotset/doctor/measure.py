@@ -7,6 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 Clock = Callable[[], float]
 """Gives seconds."""
+LOOKED_AT = 32
+"""Parts of a batch that its size is looked for in."""
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -39,7 +42,8 @@ class Timeline:
         wait_s: (batches,) float64, until it was there.
         step_s: (batches,) float64, from then until the next was asked for, without what other
             loaders were waited for meanwhile; NaN where the loop was left.
-        cpu_s: (batches,) float64, seconds of the processor in that time, all threads together.
+        cpu_s: (batches,) float64, seconds of the processor in that time, all threads together,
+            likewise.
         samples: (batches,) int64, in the batch; 0 where that cannot be told.
         idle_s: (batches,) float64, how long the device stood still before the batch; NaN where
             that is not known.
@@ -61,10 +65,15 @@ class Timeline:
 
 
 class Waited:
-    """Seconds that any loader of a process was waited for, so that no other's step has them."""
+    """What any loader of a process was waited for, so that no other's step has it.
+
+    Attributes:
+        seconds: of the clock, those in which one loader waited for another counted once.
+        cpu_s: of the processor, likewise.
+    """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self.cpu_s = 0.0
 
 
 class Recording:
@@ -95,9 +104,10 @@ class Recording:
         self._end = array("d")
         self._marked = array("q")
         self._marks = 0
-        self._asked = math.nan
-        self._came = math.nan
-        self._came_cpu = self._came_waited = 0.0
+        self._asked = self._came = math.nan
+        self._is_new = self._is_next = False
+        self._asked_cpu = self._asked_waited = self._asked_waited_cpu = 0.0
+        self._came_cpu = self._came_waited = self._came_waited_cpu = 0.0
 
     def __len__(self) -> int:
         """Batches so far."""
@@ -118,15 +128,25 @@ class Recording:
         self._left()
         self._epochs += 1
         self._end.append(math.nan)
-        self._asked = self._clock()
+        self._ask(self._clock(), self._cpu_clock())
+        self._is_new = True
 
     def ask(self) -> None:
-        """The next batch is asked for."""
+        """The next batch is asked for; after a failure, once more."""
         now = self._clock()
         if self._came == self._came:  # not NaN: the step of a batch ends here
-            self._finish_step(now)
-        if self._asked != self._asked:
-            self._asked = now
+            cpu = self._cpu_clock()
+            self._finish_step(now, cpu)
+            self._ask(now, cpu)
+            self._is_next = True
+        elif not self._is_new:
+            self._ask(now, self._cpu_clock())
+        self._is_new = False
+
+    def _ask(self, now: float, cpu: float) -> None:
+        self._asked, self._asked_cpu = now, cpu
+        self._asked_waited, self._asked_waited_cpu = self._waited.seconds, self._waited.cpu_s
+        self._is_next = False
 
     def come(self, batch: Any) -> None:
         """The batch is there."""
@@ -136,31 +156,46 @@ class Recording:
         self._begin.append(self._asked)
         self._wait.append(wait)
         self._samples.append(samples_of(batch))
-        self._asked = math.nan
-        self._waited.seconds += wait
-        self._came_waited = self._waited.seconds
         if self._spans is not None:
+            # Whatever the device did between two batches that were not asked for in one go, it
+            # need not have stood still.
+            self._marked.append(self._marks if self._is_next else 0)
             self._spans.mark()
-            self._marked.append(self._marks)
             self._marks += 1
         self._came_cpu = self._cpu_clock()
+        self._add_waited(wait, self._came_cpu)
+        self._came_waited, self._came_waited_cpu = self._waited.seconds, self._waited.cpu_s
+        self._asked = math.nan
         self._came = self._clock()
+
+    def excuse(self) -> None:
+        """What went on since the batch came was not the loop's doing: its step begins now."""
+        if self._came == self._came:
+            self._came_waited, self._came_waited_cpu = self._waited.seconds, self._waited.cpu_s
+            self._came_cpu, self._came = self._cpu_clock(), self._clock()
 
     def end_epoch(self) -> None:
         """There are no more batches."""
         if self._asked == self._asked:
             wait = self._clock() - self._asked
             self._end[-1] = wait
-            self._waited.seconds += wait
+            self._add_waited(wait, self._cpu_clock())
         self._asked = math.nan
+        self._is_new = False
 
-    def _finish_step(self, now: float) -> None:
+    def _add_waited(self, wait: float, cpu: float) -> None:
+        """Adds a wait, but for those of other loaders in it: one may read from another."""
+        waited = self._waited
+        waited.seconds += max(0.0, wait - (waited.seconds - self._asked_waited))
+        inner_cpu = waited.cpu_s - self._asked_waited_cpu
+        waited.cpu_s += max(0.0, cpu - self._asked_cpu - inner_cpu)
+
+    def _finish_step(self, now: float, cpu: float) -> None:
         others = self._waited.seconds - self._came_waited
-        self._step.append(now - self._came - others)
-        self._cpu.append(self._cpu_clock() - self._came_cpu)
-        if self._spans is not None:
-            self._spans.mark()
-            self._marks += 1
+        others_cpu = self._waited.cpu_s - self._came_waited_cpu
+        self._step.append(max(0.0, now - self._came - others))
+        self._cpu.append(max(0.0, cpu - self._came_cpu - others_cpu))
+        self._mark()
         self._came = math.nan
 
     def _left(self) -> None:
@@ -168,10 +203,14 @@ class Recording:
         if self._came == self._came:
             self._step.append(math.nan)
             self._cpu.append(math.nan)
-            if self._spans is not None:  # every batch has two marks
-                self._spans.mark()
-                self._marks += 1
+            self._mark()  # every batch has two marks
         self._came = self._asked = math.nan
+        self._is_new = self._is_next = False
+
+    def _mark(self) -> None:
+        if self._spans is not None:
+            self._spans.mark()
+            self._marks += 1
 
     def timeline(self) -> Timeline:
         """All of it, once the loop is over; a step that still goes on has no time."""
@@ -193,20 +232,24 @@ class Recording:
         if self._spans is not None:
             spans = self._spans.seconds()
             for batch, mark in enumerate(self._marked):
-                if batch and self._epoch[batch] == self._epoch[batch - 1]:
+                if mark:
                     idle[batch] = spans[mark - 1]
         return idle
 
 
 def samples_of(batch: Any) -> int:
-    """How many samples a batch holds, by its first tensor or array; 0 where there is none."""
-    while True:
-        shape = getattr(batch, "shape", None)
-        if shape is not None:
-            return int(shape[0]) if len(shape) else 0
-        if isinstance(batch, Mapping):
-            batch = next(iter(batch.values()), None)
-        elif isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)) and len(batch):
-            batch = batch[0]
-        else:
-            return 0
+    """How many samples a batch holds, by its first tensor or array with an axis; 0 without one."""
+    waiting = [batch]
+    for _ in range(LOOKED_AT):
+        if not waiting:
+            break
+        value = waiting.pop()
+        shape = getattr(value, "shape", None)
+        if isinstance(shape, tuple):
+            if shape and shape[0] is not None:
+                return int(shape[0])
+        elif isinstance(value, Mapping):
+            waiting.extend(reversed(list(islice(value.values(), LOOKED_AT))))
+        elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            waiting.extend(reversed(list(islice(value, LOOKED_AT))))
+    return 0

@@ -50,3 +50,10 @@ class Usage:
     growth_bytes: int | None = None
     gpus: tuple[GpuUse, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def others_busy(self) -> float:
+        """Cores that processes of others kept busy; 0 where nobody knows."""
+        if self.cores_busy is None or self.cores_busy_all is None:
+            return 0.0
+        return max(0.0, self.cores_busy_all - self.cores_busy)

@@ -70,7 +70,7 @@ class Plan:
         rows += [(d.step, d.action, d.reason) for d in self.decisions]
         lines = aligned(rows, width) if self.decisions else ["no transform steps"]
         if self.cuts:
-            lines += ["", *_table_of(self.cuts, width), ""]
+            lines += ["", *table_of_cuts(self.cuts, width), ""]
         held = human_bytes(self.bytes_held)
         facts = [("data", f"{self.samples:,} samples, {held}, {self._place()}")]
         if self.policy:
@@ -106,10 +106,21 @@ def _fact(name: str, text: str, width: int | None) -> list[str]:
     )
 
 
-def _table_of(cuts: tuple[Cut, ...], width: int | None) -> list[str]:
-    """A row for each cut, and below it why it is made or not."""
-    names = ("takes", "same twice?", "bytes", "saves", "ms/MB", "then", "fits")
-    cells = [names, *map(_cells_of, cuts)]
+CUT_COLUMNS = ("takes", "same twice?", "bytes", "saves", "ms/MB", "then", "fits")
+"""What `cells_of` gives of a cut."""
+
+
+def table_of_cuts(
+    cuts: tuple[Cut, ...], width: int | None = None, *, has_losers: bool = True
+) -> list[str]:
+    """Lines: a row for each cut, and below it why it is made or not.
+
+    Args:
+        cuts: at least one.
+        width: of a line, in characters; None breaks none.
+        has_losers: whether it is said of each cut why it is not made.
+    """
+    cells = [CUT_COLUMNS, *map(cells_of, cuts)]
     room = (
         None
         if width is None
@@ -120,11 +131,14 @@ def _table_of(cuts: tuple[Cut, ...], width: int | None) -> list[str]:
     head, *rows = aligned([(name, *row) for name, row in zip(behind, cells, strict=True)])
     lines = [head]
     for row, cut in zip(rows, cuts, strict=True):
-        lines += [row, *_indented(cut.reason, width)]
+        lines.append(row)
+        if has_losers or cut.is_chosen:
+            lines += _indented(cut.reason, width)
     return lines
 
 
-def _cells_of(cut: Cut) -> tuple[str, ...]:
+def cells_of(cut: Cut) -> tuple[str, ...]:
+    """What a table says of a cut, besides its name and why it is made or not."""
     takes, same = human_ms(cut.ms), "yes" if cut.is_deterministic else "no"
     if cut.problem or not cut.is_deterministic:
         return (takes, same, "-", "-", "-", "-", "-")

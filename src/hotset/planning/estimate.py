@@ -137,6 +137,8 @@ class Estimate:
         """What training takes for a batch, and cores that it keeps busy; see `Prediction`."""
         step, cores = self.asked.step, usable_cores()
         if not callable(step):
+            if self.asked.step_cores is not None:
+                return step, min(self.asked.step_cores, cores)
             is_here = self.options.device.type == "cpu" and not self.is_apart
             return step, float(min(_threads(), cores)) if is_here else 0.0
         batch = batch_of(self.measured.samples, self.collate, self.asked.batch_size)
@@ -149,16 +151,17 @@ class Estimate:
     def handing(self) -> Handing:
         """What the plain loader's worker processes cost beside their work."""
         collate = self.options.collate or (self.forms.collate if self.forms else default_collate)
+        size = measured_size(self.asked.batch_size, self.final_bytes)
         found = handing_of(
             self.measured.samples,
             collate,
-            batch_size=measured_size(self.asked.batch_size, self.final_bytes),
+            batch_size=size,
             workers=self.options.workers,
             cores=usable_cores(),
             settings=self.options.settings,
             clock=self.clock,
         )
-        return replace(found, start_ms=0.0) if self.asked.is_persistent else found
+        return replace(found, batch_ms=found.batch_ms * self.asked.batch_size / size)
 
     def copied(self, choice: Choice, bytes_per_sample: int, position: Position) -> float:
         """Bytes that are copied to the device for a sample, in the mean."""
@@ -241,7 +244,7 @@ class Estimate:
             step_cores=step_cores,
             busy=self.measured.busy,
             unkept=self.unkept,
-            start_ms=self.handing.start_ms,
+            start_ms=0.0 if asked.is_persistent else self.handing.start_ms,
             hand_ms=self.handing.batch_ms,
         )
 
@@ -317,7 +320,8 @@ class Estimate:
         if self.is_apart and not self.unkept and self.is_near(self._position):
             notes.append(f"steps that run on whole batches on {self.options.link.name} count as 0")
         if costs.workers and costs.step_cores + costs.busy * costs.parallel > costs.cores:
-            how = "was seen" if callable(self.asked.step) else "is taken"
+            is_seen = callable(self.asked.step) or self.asked.step_cores is not None
+            how = "was seen" if is_seen else "is taken"
             busy, cores = f"{costs.step_cores:.2g}", costs.cores
             notes.append(
                 f"the step {how} to keep {busy} of {cores} cores busy, which the workers need too"

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
 
-from hotset.planning.measure import Clock
+from hotset.chain.probe import copied
+from hotset.planning.measure import Clock, batch_of
+from hotset.sample.collate import as_it_is
+from hotset.sample.tree import flatten, unflatten
 
 BATCHES = 24
 """Batches whose handing over is timed."""
@@ -32,21 +36,30 @@ class Handing:
 
 
 class _Made(Dataset[Any]):
-    """Finished samples, again and again.
+    """A finished batch, again and again: each time anew, in memory that processes share.
 
     Args:
-        samples: that there are.
+        batch: the batch.
         length: how many are to be had.
     """
 
-    def __init__(self, samples: Sequence[Any], length: int) -> None:
-        self._samples, self._length = samples, length
+    def __init__(self, batch: Any, length: int) -> None:
+        self._batch, self._length = batch, length
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, index: int) -> Any:
-        return self._samples[index % len(self._samples)]
+        leaves, spec = flatten(self._batch)
+        return unflatten(spec, map(_anew, leaves))
+
+
+def _anew(leaf: Any) -> Any:
+    """A copy of a batch's leaf, where a worker's own `default_collate` would have put it."""
+    is_plain = type(leaf) is Tensor and leaf.layout is torch.strided and not leaf.is_nested
+    if not is_plain or leaf.device.type != "cpu" or leaf.requires_grad:
+        return copied(leaf)
+    return default_collate([leaf])[0]
 
 
 def handing_of(
@@ -63,12 +76,15 @@ def handing_of(
 
     Args:
         samples: some finished ones.
-        collate: puts a batch together.
+        collate: puts a batch together; called once, here.
         batch_size: samples in a batch.
         workers: processes; 0 costs nothing.
         cores: that there are; no more processes are started, and starting takes as long for each.
         settings: of the plain loader.
         clock: gives seconds.
+
+    Raises:
+        SampleError: if `collate` fails.
     """
     if workers == 0:
         return Handing()
@@ -76,10 +92,10 @@ def handing_of(
     taken = ("multiprocessing_context", "prefetch_factor", "timeout")
     ahead = AHEAD * started
     loader: DataLoader[Any] = DataLoader(
-        _Made(samples, (2 * ahead + BATCHES) * batch_size),
-        batch_size,
+        _Made(batch_of(samples, collate, batch_size), 2 * ahead + BATCHES),
+        batch_size=None,
         num_workers=started,
-        collate_fn=collate,
+        collate_fn=as_it_is,
         generator=torch.Generator(),  # its seed is drawn from here, not from the user's
         **{name: settings[name] for name in taken if settings.get(name) is not None},
     )

@@ -102,7 +102,14 @@ def plan(
 def planned(
     asked: Asked, *, clock: Clock = time.perf_counter, cpu_clock: Clock = time.process_time
 ) -> Plan:
-    """The plan that is asked for.
+    """The plan that is asked for; see `estimated`."""
+    return estimated(asked, clock=clock, cpu_clock=cpu_clock)[0]
+
+
+def estimated(
+    asked: Asked, *, clock: Clock = time.perf_counter, cpu_clock: Clock = time.process_time
+) -> tuple[Plan, Estimate]:
+    """The plan that is asked for, and what was measured for it.
 
     Args:
         asked: what is.
@@ -142,7 +149,7 @@ def planned(
         made = Estimate(
             asked, analysis, cut, choice, found, measured, unkept, forms, clock, cpu_clock
         )
-        return made.plan(notes)
+        return made.plan(notes), made
 
 
 def _without_room(analysis: Analysis, options: Options) -> str:

@@ -52,6 +52,8 @@ class Asked:
         step: a training step, its time, or None.
         samples: how many samples are measured at most.
         is_persistent: whether the plain loader keeps its workers from one epoch to the next.
+        step_cores: cores that a step was seen to keep busy whose time is given; None where that is
+            not known.
     """
 
     dataset: Any
@@ -62,6 +64,7 @@ class Asked:
     step: Step
     samples: int
     is_persistent: bool = False
+    step_cores: float | None = None
 
 
 def asked_for(
@@ -71,6 +74,7 @@ def asked_for(
     placing: dict[str, Any],
     cache: Any = None,
     step: Any = None,
+    step_cores: float | None = None,
     workers: Any = None,
     batch_size: Any = None,
     samples: Any = 16,
@@ -86,6 +90,7 @@ def asked_for(
         placing: tier, budget, reserve and policy, as for a loader.
         cache: see `hotset.plan`, as all that follow.
         step: likewise.
+        step_cores: cores that the step was seen to keep busy, where `step` is its time.
         workers: likewise.
         batch_size: likewise.
         samples: likewise.
@@ -144,6 +149,7 @@ def asked_for(
         _checked_step(step),
         _whole("samples", samples, 2),
         is_persistent=isinstance(data, DataLoader) and data.persistent_workers,
+        step_cores=step_cores,
     )
 
 
