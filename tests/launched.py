@@ -83,8 +83,9 @@ class Machine:
     def begin(self) -> None:
         self.calls.append("begin")
 
-    def look(self) -> None:
+    def look(self) -> bool:
         self.calls.append("look")
+        return False
 
     def settle(self) -> None:
         self.calls.append("settle")

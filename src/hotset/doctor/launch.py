@@ -81,7 +81,7 @@ def doctor(
         report = diagnosed(
             examined.loader,
             examined.recording,
-            title=target.name,
+            title=f"-m {target.name}" if target.is_module else target.name,
             usage=usage,
             device=device,
             loaders=tracks.shares(),

@@ -213,7 +213,8 @@ class Tracks:
             self._settle()
             raise
         recording.come(batch)
-        self._came()
+        if self._came():
+            recording.excuse()
         return batch
 
     def _begin(self, taking: Taking) -> Recording:
@@ -225,19 +226,22 @@ class Tracks:
             self.is_threaded = True
         return taking.track.begin(taking)
 
-    def _came(self) -> None:
+    def _came(self) -> bool:
+        """Counts a batch, and looks at the machine; says whether that took time."""
         self.batches += 1
-        if self._machine is not None:
-            self._machine.look()
+        has_looked = self._machine is not None and self._machine.look()
         if self.batches == SETTLED_AFTER:
-            self._settle()
+            has_looked |= self._settle()
         if self._told is not None:
             self._told(self.batches, self._steps)
+        return has_looked
 
-    def _settle(self) -> None:
-        if self._machine is not None and not self._is_settled:
-            self._is_settled = True
-            self._machine.settle()
+    def _settle(self) -> bool:
+        if self._machine is None or self._is_settled:
+            return False
+        self._is_settled = True
+        self._machine.settle()
+        return True
 
     def _is_enough(self) -> bool:
         if self._steps is not None and self.batches >= self._steps:
