@@ -280,6 +280,7 @@ def test_a_script_is_reported_on(script: Path) -> None:
     assert (facts["samples"], facts["epochs"]) == ([4, 4, 2], [0, 0, 0])
     assert (facts["open_steps"], facts["ends"], facts["waits"]) == (0, [True], True)
     assert (facts["same_dataset"], facts["notes"], facts["loaders"]) == (True, [], [])
+    assert facts["cost"]
     assert facts["usage"] == ["begin", "look", "look", "look", "settle", "end"]
     words = "hotset: the script ended after 3 batches; examining DataLoader over Numbers\n"
     assert ran.err.startswith(words)
@@ -314,6 +315,19 @@ def test_a_thread_that_takes_the_batches_can_be_stopped(kind: str, script: Path)
     assert ran.facts["batches"] == 2
     assert ran.facts["notes"][0].startswith("batches were taken in a thread other than the main")
     assert "Traceback" not in ran.err
+
+
+def test_threads_that_would_never_end_are_left(tmp_path: Path) -> None:
+    """Once the script has been stopped; what it does at its exit is done."""
+    (tmp_path / "stuck.py").write_text(
+        "import atexit, threading, torch\nfrom torch.utils.data import DataLoader\n"
+        "threading.Thread(target=threading.Event().wait, name='stuck').start()\n"
+        "atexit.register(print, 'at exit')\n"
+        "list(DataLoader(torch.zeros(9)))\n"
+    )
+    ran = command("doctor", "--steps", "2", "stuck.py", here=tmp_path, LEAVE_S="0.1")
+    assert (ran.code, ran.out, ran.facts["batches"]) == (0, b"at exit\n", 2)
+    assert ran.err.endswith("hotset: not waited for: stuck, which the stopped script left\n")
 
 
 def test_a_script_that_goes_on_is_stopped_again(script: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hotset.doctor.script import Outcome, Target, hooked, run_target
-from hotset.doctor.tracks import Tracks
+from hotset.doctor.tracks import Tracks, own_cost_us
 from hotset.errors import ConfigError
 from hotset.progress import Told
 
@@ -87,6 +87,7 @@ def doctor(
             loaders=tracks.shares(),
             notes=tuple(notes),
             told=told,
+            batch_us=own_cost_us(),
         )
     except Exception:  # the script's data may fail in any way now, and its exit code must be told
         said(f"no report: the loader could not be examined\n{traceback.format_exc().rstrip()}")
