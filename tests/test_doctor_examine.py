@@ -26,6 +26,7 @@ from hotset.chain.probe import generator_states
 from hotset.doctor.examination import Examination
 from hotset.doctor.examine import examine
 from hotset.doctor.findings import SlowSample, Stage, Trap, WorkerTime
+from hotset.doctor.usage import Usage
 from hotset.errors import SampleError
 from hotset.placement.link import link_to
 from hotset.planning.handing import Handing
@@ -400,15 +401,15 @@ def test_traps_are_looked_for_in_what_was_found(monkeypatch: pytest.MonkeyPatch)
     trap = Trap("a", "b", "c", "d")
     asked: list[Any] = []
 
-    def traps_of(loader: Any, examination: Examination) -> tuple[Trap, ...]:
-        asked.append((loader, examination.facts.name, examination.stages))
+    def traps_of(loader: Any, examination: Examination, usage: Any) -> tuple[Trap, ...]:
+        asked.append((loader, examination.facts.name, examination.stages, usage))
         return (trap,)
 
     monkeypatch.setattr("hotset.doctor.examine.traps_of", traps_of)
-    loader = DataLoader(Rows(Clock(), 5, []), 10)
-    found = examined(loader, Clock())
+    loader, usage = DataLoader(Rows(Clock(), 5, []), 10), Usage(3.0)
+    found = examined(loader, Clock(), usage=usage)
     assert found.traps == (trap,)
-    assert asked == [(loader, "DataLoader", found.stages)]
+    assert asked == [(loader, "DataLoader", found.stages, usage)]
 
 
 def test_what_is_no_dataloader() -> None:

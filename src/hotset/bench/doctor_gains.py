@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import hotset
-from hotset.bench.doctor_loops import Planted
+from hotset.bench.doctor_loops import Planted, many_workers
 from hotset.bench.doctor_settings import DoctorSettings
 from hotset.bench.timing import Clock, Say, Spread, interleaved
 from hotset.doctor.findings import Advice, Range, Verdict
@@ -129,7 +129,8 @@ def measure_gains(
         clock: gives seconds.
         diagnose: as `hotset.diagnose`.
     """
-    return [_gain(loop, settings, say, clock, diagnose) for loop in loops]
+    with many_workers():
+        return [_gain(loop, settings, say, clock, diagnose) for loop in loops]
 
 
 def _gain(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,11 +55,12 @@ class Planted:
         Args:
             changes: arguments of `DataLoader` that differ.
         """
-        usual = {"dataset": self.dataset, "batch_size": BATCH, "shuffle": True}
-        with warnings.catch_warnings():
-            # Of more workers than cores: those that sleep need none.
-            warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
-            return DataLoader(**{**usual, **self.options, **changes})
+        usual = {"dataset": self.dataset, "batch_size": BATCH, "shuffle": True, "num_workers": 0}
+        arguments = {**usual, **self.options, **changes}
+        if not arguments["num_workers"]:
+            arguments.pop("persistent_workers", None)
+        with many_workers():
+            return DataLoader(**arguments)
 
     def advised(self, advice: Advice) -> Iterable[Any]:
         """The loader with an advice taken.
@@ -77,6 +79,14 @@ class Planted:
         if advice.action in TAKING_AWAY and self.without:
             return self.loader(**self.without)
         raise ConfigError(f"the loop {self.key!r} has no remedy for {advice.action!r}")
+
+
+@contextmanager
+def many_workers() -> Iterator[None]:
+    """Where a `DataLoader` does not warn of more workers than cores: those that sleep need none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+        yield
 
 
 TAKING_AWAY = ("even workers", "collate", "transform", "read", "float work")
@@ -132,10 +142,10 @@ def _transform(costs: _Scaled) -> Planted:
         "slow transform, 2 workers",
         "data-bound",
         "transform",
-        Samples(100 * BATCH, transform=Inverted(costs.work(1))),
+        Samples(40 * BATCH, transform=Inverted(costs.work(1))),
         Step(costs.sleep(2)),
-        {"num_workers": 2},
-        {"dataset": Samples(100 * BATCH)},
+        {"num_workers": 2, "persistent_workers": True},
+        {"dataset": Samples(40 * BATCH)},
     )
 
 
@@ -157,9 +167,9 @@ def _collate(costs: _Scaled) -> Planted:
         "slow collate_fn, 1 worker",
         "data-bound",
         "collate",
-        Samples(100 * BATCH, is_random=True),
+        Samples(40 * BATCH, is_random=True),
         Step(costs.sleep(4)),
-        {"num_workers": 1, "collate_fn": Collated(costs.work(12))},
+        {"num_workers": 1, "persistent_workers": True, "collate_fn": Collated(costs.work(12))},
         {"collate_fn": None},
     )
 
@@ -170,9 +180,9 @@ def _step(costs: _Scaled) -> Planted:
         "slow step, 1 worker",
         "compute-bound",
         "step",
-        Samples(100 * BATCH, costs.work(0.05)),
-        Step(costs.work(12)),
-        {"num_workers": 1},
+        Samples(40 * BATCH, costs.work(0.05)),
+        Step(costs.work(20)),
+        {"num_workers": 1, "persistent_workers": True},
     )
 
 
@@ -182,15 +192,15 @@ def _few_workers(costs: _Scaled) -> Planted:
         "waiting reads, 1 worker",
         "data-bound",
         "read",
-        Samples(100 * BATCH, costs.sleep(2), is_random=True),
+        Samples(40 * BATCH, costs.sleep(2), is_random=True),
         Step(costs.sleep(10)),
-        {"num_workers": 1},
-        {"dataset": Samples(100 * BATCH, is_random=True)},
+        {"num_workers": 1, "persistent_workers": True},
+        {"dataset": Samples(40 * BATCH, is_random=True)},
     )
 
 
 def _slow_worker(costs: _Scaled) -> Planted:
-    count, read = 100 * BATCH, costs.sleep(1)
+    count, read = 40 * BATCH, costs.sleep(1)
     return Planted(
         "slow_worker",
         "waiting reads, 1 of 3 workers slow",
@@ -198,7 +208,7 @@ def _slow_worker(costs: _Scaled) -> Planted:
         "slow worker",
         Samples(count, read, is_random=True, slow_worker=1, times=4),
         Step(costs.sleep(8)),
-        {"num_workers": 3},
+        {"num_workers": 3, "persistent_workers": True},
         {"dataset": Samples(count, read, is_random=True)},
     )
 
@@ -247,9 +257,9 @@ def _balanced(costs: _Scaled) -> Planted:
         "reads as slow as the step, 1 worker",
         "balanced",
         "balance",
-        Samples(100 * BATCH, costs.sleep(0.6), is_random=True),
+        Samples(160, costs.sleep(2.5), is_random=True),
         Step(costs.sleep(11.5)),
-        {"num_workers": 1},
+        {"num_workers": 1, "persistent_workers": True, "batch_size": 4},
     )
 
 

@@ -125,8 +125,8 @@ def _method(settings: DoctorSettings) -> str:
     return f"""\
 hotset.watch: {settings.watch_rounds} interleaved rounds of {settings.batches:,} batches; medians, \
 and differences and ratios within a round.
-planted loops: the doctor watches {settings.steps} batches and examines the loader; then \
-{settings.rounds} interleaved rounds of whole epochs, {settings.steps} batches at least, of the \
+planted loops: the doctor watches {settings.steps} batches and examines the loader; then come \
+{settings.rounds} interleaved rounds of whole epochs, {settings.steps} batches at least: of the \
 loop as it is, with the first advice taken, and with all batches ready.
 predicted, measured: how many times faster the loop is; measured are medians of ratios within a \
 round. Not timed: an epoch that fills, compiles, or starts workers that stay.

@@ -298,6 +298,7 @@ def diagnosed(
     loaders: Sequence[LoaderShare] = (),
     notes: Sequence[str] = (),
     told: Told | None = None,
+    batch_us: float | None = None,
     clocks: Clocks = REAL,
 ) -> Report:
     """The report on a loop that was recorded; examines its loader on a few samples.
@@ -313,6 +314,7 @@ def diagnosed(
         loaders: all loaders of the script.
         notes: what else is worth knowing.
         told: called with what is being done.
+        batch_us: microseconds that recording a batch cost; None measures a recording by itself.
         clocks: what times are taken with.
 
     Raises:
@@ -332,12 +334,13 @@ def diagnosed(
         clock=clocks.wall,
         cpu_clock=clocks.cpu,
         told=told,
+        usage=usage,
     )
     others = usage.others_busy if usage is not None else 0.0
     judgement = judged(
         loop, examination, replay=replay, is_step_known=is_step_known, others_busy=others
     )
-    batch_us = own_cost_us()
+    batch_us = own_cost_us() if batch_us is None else batch_us
     return Report(
         title=title or (f"{facts.name} over {facts.dataset}" if facts.dataset else facts.name),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -29,6 +29,7 @@ from hotset.doctor.parts import (
 from hotset.doctor.siblings import siblings_of
 from hotset.doctor.singles import Singles, singles_of
 from hotset.doctor.traps import traps_of
+from hotset.doctor.usage import Usage
 from hotset.errors import HotsetError
 from hotset.kernels.threads import usable_cores
 from hotset.loader.epochs import Epochs
@@ -75,6 +76,7 @@ def examine(
     cpu_clock: Clock = time.process_time,
     told: Told | None = None,
     siblings: Siblings = siblings_of,
+    usage: Usage | None = None,
 ) -> Examination:
     """What a loader's batches take, part by part, and what hotset would do about it.
 
@@ -91,6 +93,7 @@ def examine(
         cpu_clock: gives seconds of the processor, all threads of the process together.
         told: told in a few words what is done next; None for nobody.
         siblings: times the workers at work.
+        usage: of the machine while the loop ran; traps are seen in it too.
     """
     begun = clock()
     found = _Examining(loader, link, clock, cpu_clock, told or (lambda words: None))
@@ -100,7 +103,7 @@ def examine(
             made = found.dataloader(step_ms, step_cores, seconds, siblings)
     else:
         made = found.iterable()
-    made = replace(made, traps=traps_of(loader, made))
+    made = replace(made, traps=traps_of(loader, made, usage))
     return replace(made, seconds=clock() - begun)
 
 

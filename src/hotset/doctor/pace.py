@@ -200,7 +200,10 @@ def pace_of(loop: LoopTimes, examination: Examination, *, step_ms: float | None 
     if not workers:
         return replace(parts, slack=slack)
     made_ms = slack * workers[0] + parts.take_ms
-    begin_ms = max(0.0, loop.start_ms + loop.wait_ms - made_ms)
+    first_ms = loop.start_ms + loop.wait_ms
+    # Crowded workers make their first batch sooner than others, which hides how they start.
+    started_ms = 0.0 if examination.facts.is_persistent else examination.start_ms
+    begin_ms = max(0.0, first_ms - made_ms, min(first_ms, started_ms))
     return replace(parts, slack=slack, begin_ms=begin_ms)
 
 
