@@ -138,6 +138,26 @@ def test_a_loader_made_anew_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("machine")
+def test_a_loader_made_anew_may_have_a_dataset_made_anew() -> None:
+    """Where the same lines have made it; others make another loader, however alike."""
+
+    def made(count: int) -> DataLoader:
+        return DataLoader(rows(count), batch_size=2)
+
+    tracks = Tracks()
+    with hooked(tracks):
+        for _ in range(3):
+            list(made(8))
+            list(made(8))
+            list(made(6))
+    assert sorted(seen(tracks)) == [
+        ("DataLoader over TensorDataset", 9, 3),
+        ("DataLoader over TensorDataset", 12, 3),
+        ("DataLoader over TensorDataset", 12, 3),
+    ]
+
+
+@pytest.mark.usefixtures("machine")
 def test_loaders_are_held_on_to_but_not_without_end() -> None:
     """The one to examine and the latest; the others go when the script lets them go."""
     clock = Clock()
@@ -145,7 +165,7 @@ def test_loaders_are_held_on_to_but_not_without_end() -> None:
     datasets = []
     with hooked(tracks):
         for number in range(20):
-            data = Slow(clock, start_s=0, sample_s=9 if number == 2 else 1)
+            data = type("Kind", (Slow,), {})(clock, start_s=0, sample_s=9 if number == 2 else 1)
             datasets.append(weakref.ref(data))
             list(DataLoader(data, batch_size=None))
             del data
