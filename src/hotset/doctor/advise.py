@@ -10,6 +10,7 @@ from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, BatchCheck, Cause, Range, Stage, Verdict
 from hotset.doctor.loop import LoopTimes
 from hotset.doctor.pace import MAKING, Pace, pace_of
+from hotset.doctor.phrases import percent, times_as
 from hotset.doctor.remedies import LEAST_GAIN, Case, remedies_of
 from hotset.placement.duration import human_ms
 
@@ -63,7 +64,7 @@ def judged(
         is_step_known: whether what is not waiting is a training step; without one, only what the
             data takes can be told.
         others_busy: cores that processes of others kept busy, so that times are not the loop's
-            alone; the verdict is less sure by that share of them.
+            alone; the verdict is less sure by half of their share of all cores.
     """
     pace = pace_of(loop, examination, step_ms=None if replay is None else replay.full_ms)
     found = limit_of(loop, examination, pace)
@@ -81,7 +82,7 @@ def judged(
             found.bound,
             found.cause,
             found.subject,
-            confidence_of(found, loop, pace) * (1 - min(1.0, others_busy / examination.cores)),
+            confidence_of(found, loop, pace) * _trust(others_busy / examination.cores),
             _sentence(case, is_step_known),
             is_left,
         ),
@@ -90,6 +91,11 @@ def judged(
         advice=advice,
         batch_check=_batch_check(case, replay),
     )
+
+
+def _trust(others: float) -> float:
+    """How far times are to be believed while others use a share of the cores."""
+    return 1 - 0.5 * min(1.0, others)
 
 
 def _most(case: Case) -> Range:
@@ -131,7 +137,7 @@ def _leave(case: Case) -> Advice:
         "leave the data loading as it is",
         Range(1.0, 1.0, 1.0),
         is_most=False,
-        why=f"if data took no time at all, the loop would be {_times(most)} as fast",
+        why=f"if data took no time at all, the loop would be {times_as(most)} as fast",
     )
 
 
@@ -150,7 +156,7 @@ def _sentence(case: Case, is_step_known: bool) -> str:
         )
     if found.bound == "inconclusive":
         return f"{loop.steady} batches in steady state are too few to tell; let it run longer"
-    share = f"{loop.wait_share:.0%} of the time"
+    share = f"{percent(loop.wait_share)} of the time"
     if found.bound == "compute-bound":
         return (
             f"the step is the limit: it takes {human_ms(pace.step_ms)} a batch, and data is waited "
@@ -201,7 +207,7 @@ def _about(case: Case) -> str:
 def _batch_check(case: Case, replay: Replay | None) -> BatchCheck:
     loop, pace = case.loop, case.pace
     if case.found.bound == "inconclusive":
-        return BatchCheck(None, None, "that cannot be told from what was seen")
+        return BatchCheck(None, None, "what limits the loop is not known")
     if case.found.bound == "data-bound" and loop.wait_ms >= loop.start_share_ms:
         return BatchCheck(
             helps=False,
@@ -235,7 +241,3 @@ def _with_step(pace: Pace, step_ms: float, *, size: int) -> Pace:
         worker_ms=tuple(size * each for each in pace.worker_ms),
         hand_ms=size * pace.hand_ms,
     )
-
-
-def _times(gain: float) -> str:
-    return f"{gain:.2f} times" if gain < 9.95 else f"{gain:,.0f} times"

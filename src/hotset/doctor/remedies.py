@@ -12,6 +12,7 @@ from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, Range
 from hotset.doctor.loop import LoopTimes
 from hotset.doctor.pace import Pace
+from hotset.doctor.phrases import percent
 from hotset.placement.duration import human_ms
 from hotset.placement.size import human_bytes
 
@@ -116,7 +117,7 @@ def lasting_workers(case: Case) -> Advice | None:
         "keep the workers from one epoch to the next",
         case.gain(after),
         is_most=False,
-        why=f"an epoch's start takes {human_ms(pace.start_ms)}, {share:.0%} of the epoch",
+        why=f"an epoch's start takes {human_ms(pace.start_ms)}, {percent(share)} of it",
         code="DataLoader(…, persistent_workers=True)",
     )
 
