@@ -12,7 +12,11 @@ from hotset.doctor.loop import LoopTimes
 from hotset.doctor.pace import MAKING, Pace, pace_of
 from hotset.doctor.phrases import percent, times_as
 from hotset.doctor.remedies import LEAST_GAIN, Case, remedies_of
+from hotset.doctor.usage import Usage
 from hotset.placement.duration import human_ms
+
+LEAST_READ = 0.01
+"""Files that give less of what batches hold do not hold the samples; images are packed far less."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def judged(
     *,
     replay: Replay | None = None,
     is_step_known: bool = True,
-    others_busy: float = 0.0,
+    usage: Usage | None = None,
 ) -> Judgement:
     """The judgement.
 
@@ -63,11 +67,11 @@ def judged(
         replay: of the step; None where there was none.
         is_step_known: whether what is not waiting is a training step; without one, only what the
             data takes can be told.
-        others_busy: cores that processes of others kept busy, so that times are not the loop's
-            alone; the verdict is less sure by half of their share of all cores.
+        usage: of the machine while the loop ran; None where it was not looked at.
     """
     pace = pace_of(loop, examination, step_ms=None if replay is None else replay.full_ms)
-    found = limit_of(loop, examination, pace)
+    may_read = usage is None or _may_read(usage, loop, examination)
+    found = limit_of(loop, examination, pace, may_read=may_read)
     if not is_step_known:
         found = Found("inconclusive", "unknown")
     case = Case(found, loop, examination, pace)
@@ -82,7 +86,7 @@ def judged(
             found.bound,
             found.cause,
             found.subject,
-            confidence_of(found, loop, pace) * _trust(others_busy / examination.cores),
+            confidence_of(found, loop, pace) * _trust(usage, examination),
             _sentence(case, is_step_known),
             is_left,
         ),
@@ -93,9 +97,19 @@ def judged(
     )
 
 
-def _trust(others: float) -> float:
-    """How far times are to be believed while others use a share of the cores."""
-    return 1 - 0.5 * min(1.0, others)
+def _trust(usage: Usage | None, examination: Examination) -> float:
+    """How far times are to be believed: half of the share of the cores that others use is not."""
+    if usage is None:
+        return 1.0
+    return 1 - 0.5 * min(1.0, usage.others_busy / examination.cores)
+
+
+def _may_read(usage: Usage, loop: LoopTimes, examination: Examination) -> bool:
+    """Whether samples may come from files, as far as the system tells what was read at all."""
+    if usage.read_bytes is None or usage.cached_bytes is None:
+        return True
+    made = loop.batches * examination.batch_bytes
+    return usage.read_bytes + usage.cached_bytes >= LEAST_READ * made
 
 
 def _most(case: Case) -> Range:

@@ -55,10 +55,16 @@ Remedy = Callable[[Case], Advice | None]
 
 
 def remedies_of(case: Case) -> tuple[Advice, ...]:
-    """What would help, the most first; what is sure to come before what is the most to be had."""
+    """What would help, the most first."""
     found = [advice for remedy in REMEDIES if (advice := remedy(case)) is not None]
     worth = [advice for advice in found if _is_worth(advice, case)]
-    return tuple(sorted(worth, key=lambda advice: (advice.is_most, -advice.gain.value)))
+    return tuple(sorted(worth, key=_rank))
+
+
+def _rank(advice: Advice) -> float:
+    """Least first. Of what is only the most to be had, half is counted on."""
+    gain = advice.gain.value
+    return -(1 + (gain - 1) / 2 if advice.is_most else gain)
 
 
 def _is_worth(advice: Advice, case: Case) -> bool:
