@@ -83,8 +83,9 @@ class Machine:
     def begin(self) -> None:
         self.calls.append("begin")
 
-    def look(self) -> None:
+    def look(self) -> bool:
         self.calls.append("look")
+        return False
 
     def settle(self) -> None:
         self.calls.append("settle")
@@ -104,6 +105,7 @@ def diagnosed(
     loaders: Any,
     notes: Any,
     told: Any,
+    batch_us: float,
 ) -> Report:
     """What there would be to report on."""
     import torch
@@ -127,6 +129,7 @@ def diagnosed(
             if os.environ.get("LOOKS")
             else [],
             "same_dataset": type(again) is type(loader.dataset),
+            "cost": batch_us > 0,
             "workers": len(torch.multiprocessing.active_children()),
             "usage": usage,
             "device": device,
@@ -153,5 +156,8 @@ def stand_in() -> None:
 if __name__ == "__main__":
     stand_in()
     from hotset.cli import main
+    from hotset.doctor import script
+
+    script.LEAVE_AFTER_S = float(os.environ.get("LEAVE_S", script.LEAVE_AFTER_S))
 
     sys.exit(main(sys.argv[1:]))

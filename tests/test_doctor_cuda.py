@@ -151,10 +151,10 @@ def test_a_device_that_fails(device: Device, when: str) -> None:
     if when == "at a mark":
         device.marked(spans, 1.0)
         device.is_broken = False
-        device.marked(spans, 1.0)
+        device.marked(spans, 1.0, 1.0)
     spent = spans.seconds()
     assert spent[:2] == [0.25, 0.5]
-    assert len(spent) == (5 if when == "at a mark" else 3)
+    assert len(spent) == (6 if when == "at a mark" else 3)
     assert all(map(math.isnan, spent[2:]))
 
 

@@ -84,7 +84,8 @@ class Nvml:
         assert kind == self.NVML_GPU_UTILIZATION_SAMPLES
         device.asked_since.append(since)
         stamped = [(round((WALL + at) * 1e6), busy) for at, busy in device.samples]
-        new = [(stamp, busy) for stamp, busy in stamped if stamp > since]
+        # NVML's words leave open whether the last one that was seen comes again.
+        new = [(stamp, busy) for stamp, busy in stamped if stamp >= since]
         if not new:
             raise NVMLError(6, "Not Found")
         name = ("dVal", "uiVal")[device.kind]
@@ -227,6 +228,13 @@ def test_devices_as_torch_has_them(cuda: Torch, monkeypatch: pytest.MonkeyPatch)
     uses, notes = gpus.end(0.0)
     assert uses == (GpuUse("GPU 2", 0.4, 100, 1000, ((1.0, 0.4),)),)
     assert notes == ()
+
+
+def test_torch_holds_nothing_yet(cuda: Torch) -> None:
+    """All devices that it numbers count."""
+    cuda.order = [1, 2]
+    uses, _ = gpus_of(Nvml(3)).end(0.0)
+    assert names(uses) == ["GPU 1", "GPU 2"]
 
 
 @pytest.mark.parametrize("is_available", [True, False])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
 from collections import namedtuple
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -356,6 +358,19 @@ def test_without_psutil() -> None:
         2.0,
         notes=("processor, memory and storage were not seen: pip install 'hotset[doctor]'",),
     )
+
+
+def test_packages_are_imported_when_the_loop_begins() -> None:
+    """And not before, since they are optional; NVML's torch may import by itself."""
+    code = (
+        "import sys\n"
+        "from hotset.doctor.machine import Machine\n"
+        "machine = Machine()\n"
+        "assert 'psutil' not in sys.modules\n"
+        "machine.begin()\n"
+        "assert 'psutil' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
 def _work(path: str) -> None:

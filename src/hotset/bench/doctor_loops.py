@@ -142,10 +142,10 @@ def _transform(costs: _Scaled) -> Planted:
         "slow transform, 2 workers",
         "data-bound",
         "transform",
-        Samples(100 * BATCH, transform=Inverted(costs.work(1))),
+        Samples(40 * BATCH, transform=Inverted(costs.work(1))),
         Step(costs.sleep(2)),
         {"num_workers": 2, "persistent_workers": True},
-        {"dataset": Samples(100 * BATCH)},
+        {"dataset": Samples(40 * BATCH)},
     )
 
 
@@ -167,7 +167,7 @@ def _collate(costs: _Scaled) -> Planted:
         "slow collate_fn, 1 worker",
         "data-bound",
         "collate",
-        Samples(100 * BATCH, is_random=True),
+        Samples(40 * BATCH, is_random=True),
         Step(costs.sleep(4)),
         {"num_workers": 1, "persistent_workers": True, "collate_fn": Collated(costs.work(12))},
         {"collate_fn": None},
@@ -180,8 +180,8 @@ def _step(costs: _Scaled) -> Planted:
         "slow step, 1 worker",
         "compute-bound",
         "step",
-        Samples(100 * BATCH, costs.work(0.05)),
-        Step(costs.work(12)),
+        Samples(40 * BATCH, costs.work(0.05)),
+        Step(costs.work(20)),
         {"num_workers": 1, "persistent_workers": True},
     )
 
@@ -192,15 +192,15 @@ def _few_workers(costs: _Scaled) -> Planted:
         "waiting reads, 1 worker",
         "data-bound",
         "read",
-        Samples(100 * BATCH, costs.sleep(2), is_random=True),
+        Samples(40 * BATCH, costs.sleep(2), is_random=True),
         Step(costs.sleep(10)),
         {"num_workers": 1, "persistent_workers": True},
-        {"dataset": Samples(100 * BATCH, is_random=True)},
+        {"dataset": Samples(40 * BATCH, is_random=True)},
     )
 
 
 def _slow_worker(costs: _Scaled) -> Planted:
-    count, read = 100 * BATCH, costs.sleep(1)
+    count, read = 40 * BATCH, costs.sleep(1)
     return Planted(
         "slow_worker",
         "waiting reads, 1 of 3 workers slow",
@@ -257,9 +257,9 @@ def _balanced(costs: _Scaled) -> Planted:
         "reads as slow as the step, 1 worker",
         "balanced",
         "balance",
-        Samples(100 * BATCH, costs.sleep(0.6), is_random=True),
-        Step(costs.sleep(12.5)),
-        {"num_workers": 1, "persistent_workers": True},
+        Samples(160, costs.sleep(2.5), is_random=True),
+        Step(costs.sleep(11.5)),
+        {"num_workers": 1, "persistent_workers": True, "batch_size": 4},
     )
 
 

@@ -10,8 +10,13 @@ from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, BatchCheck, Cause, Range, Stage, Verdict
 from hotset.doctor.loop import LoopTimes
 from hotset.doctor.pace import MAKING, Pace, pace_of
+from hotset.doctor.phrases import percent, times_as
 from hotset.doctor.remedies import LEAST_GAIN, Case, remedies_of
+from hotset.doctor.usage import Usage
 from hotset.placement.duration import human_ms
+
+LEAST_READ = 0.01
+"""Files that give less of what batches hold do not hold the samples; images are packed far less."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def judged(
     *,
     replay: Replay | None = None,
     is_step_known: bool = True,
-    others_busy: float = 0.0,
+    usage: Usage | None = None,
 ) -> Judgement:
     """The judgement.
 
@@ -62,11 +67,11 @@ def judged(
         replay: of the step; None where there was none.
         is_step_known: whether what is not waiting is a training step; without one, only what the
             data takes can be told.
-        others_busy: cores that processes of others kept busy, so that times are not the loop's
-            alone; the verdict is less sure by that share of them.
+        usage: of the machine while the loop ran; None where it was not looked at.
     """
     pace = pace_of(loop, examination, step_ms=None if replay is None else replay.full_ms)
-    found = limit_of(loop, examination, pace)
+    may_read = usage is None or _may_read(usage, loop, examination)
+    found = limit_of(loop, examination, pace, may_read=may_read)
     if not is_step_known:
         found = Found("inconclusive", "unknown")
     case = Case(found, loop, examination, pace)
@@ -81,7 +86,7 @@ def judged(
             found.bound,
             found.cause,
             found.subject,
-            confidence_of(found, loop, pace) * (1 - min(1.0, others_busy / examination.cores)),
+            confidence_of(found, loop, pace) * _trust(usage, examination),
             _sentence(case, is_step_known),
             is_left,
         ),
@@ -90,6 +95,21 @@ def judged(
         advice=advice,
         batch_check=_batch_check(case, replay),
     )
+
+
+def _trust(usage: Usage | None, examination: Examination) -> float:
+    """How far times are to be believed: half of the share of the cores that others use is not."""
+    if usage is None:
+        return 1.0
+    return 1 - 0.5 * min(1.0, usage.others_busy / examination.cores)
+
+
+def _may_read(usage: Usage, loop: LoopTimes, examination: Examination) -> bool:
+    """Whether samples may come from files, as far as the system tells what was read at all."""
+    if usage.read_bytes is None or usage.cached_bytes is None:
+        return True
+    made = loop.batches * examination.batch_bytes
+    return usage.read_bytes + usage.cached_bytes >= LEAST_READ * made
 
 
 def _most(case: Case) -> Range:
@@ -131,7 +151,7 @@ def _leave(case: Case) -> Advice:
         "leave the data loading as it is",
         Range(1.0, 1.0, 1.0),
         is_most=False,
-        why=f"if data took no time at all, the loop would be {_times(most)} as fast",
+        why=f"if data took no time at all, the loop would be {times_as(most)} as fast",
     )
 
 
@@ -150,7 +170,7 @@ def _sentence(case: Case, is_step_known: bool) -> str:
         )
     if found.bound == "inconclusive":
         return f"{loop.steady} batches in steady state are too few to tell; let it run longer"
-    share = f"{loop.wait_share:.0%} of the time"
+    share = f"{percent(loop.wait_share)} of the time"
     if found.bound == "compute-bound":
         return (
             f"the step is the limit: it takes {human_ms(pace.step_ms)} a batch, and data is waited "
@@ -201,7 +221,7 @@ def _about(case: Case) -> str:
 def _batch_check(case: Case, replay: Replay | None) -> BatchCheck:
     loop, pace = case.loop, case.pace
     if case.found.bound == "inconclusive":
-        return BatchCheck(None, None, "that cannot be told from what was seen")
+        return BatchCheck(None, None, "what limits the loop is not known")
     if case.found.bound == "data-bound" and loop.wait_ms >= loop.start_share_ms:
         return BatchCheck(
             helps=False,
@@ -235,7 +255,3 @@ def _with_step(pace: Pace, step_ms: float, *, size: int) -> Pace:
         worker_ms=tuple(size * each for each in pace.worker_ms),
         hand_ms=size * pace.hand_ms,
     )
-
-
-def _times(gain: float) -> str:
-    return f"{gain:.2f} times" if gain < 9.95 else f"{gain:,.0f} times"

@@ -14,6 +14,8 @@ from hotset.doctor.pace import MAKING, Pace
 
 LEAST_BATCHES = 8
 """Fewer in steady state say nothing."""
+LEAST_FIRST = 5
+"""Likewise of a first epoch."""
 LEAST_LOST = 0.1
 """A smaller share of the time that is waited is not worth a change."""
 LEAST_COPY = 0.2
@@ -23,6 +25,8 @@ NEARLY = 0.85
 """Data that takes so much of the step's time has no room left."""
 COLD = 2.0
 """First reads that take so many times later ones are storage's."""
+LEAST_COLD = 0.25
+"""What they take longer is at least such a share of a batch's time."""
 UNEVEN = 1.5
 """A worker that takes so many times what its siblings take is slow."""
 CROWDED = 0.8
@@ -44,15 +48,24 @@ class Found:
     subject: str = ""
 
 
-def limit_of(loop: LoopTimes, examination: Examination, pace: Pace) -> Found:
-    """What limits the loop."""
+def limit_of(
+    loop: LoopTimes, examination: Examination, pace: Pace, *, may_read: bool = True
+) -> Found:
+    """What limits the loop.
+
+    Args:
+        loop: its times.
+        examination: of its loader.
+        pace: its parts.
+        may_read: whether it may be that samples come from storage.
+    """
     if loop.steady < LEAST_BATCHES:
         return Found("inconclusive", "unknown")
     lost = loop.wait_ms + loop.start_share_ms
     if pace.copy_ms >= LEAST_COPY * loop.loop_ms and pace.copy_ms >= lost:
         return Found("copy-bound", "copy")
-    if lost >= LEAST_LOST * loop.loop_ms or is_cold_at_first(loop):
-        cause, subject = cause_of(loop, examination, pace)
+    if lost >= LEAST_LOST * loop.loop_ms or (may_read and is_cold_at_first(loop)):
+        cause, subject = cause_of(loop, examination, pace, may_read=may_read)
         return Found("data-bound", cause, subject)
     if pace.crowded_ms >= LEAST_CROWDED * loop.loop_ms:
         return Found("data-bound", "cores", examination.facts.dataset)
@@ -84,13 +97,25 @@ def confidence_of(found: Found, loop: LoopTimes, pace: Pace) -> float:
     return sure if is_explained or found.bound != "data-bound" else 0.8 * sure
 
 
-def cause_of(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cause, str]:
-    """What it is about the data, and its name: the first that applies, particulars first."""
-    if loop.start_share_ms > loop.wait_ms and not is_cold_at_first(loop):
+def cause_of(
+    loop: LoopTimes, examination: Examination, pace: Pace, *, may_read: bool = True
+) -> tuple[Cause, str]:
+    """What it is about the data, and its name: the first that applies, particulars first.
+
+    Args:
+        loop: as for `limit_of`, as all that follow.
+        examination: likewise.
+        pace: likewise.
+        may_read: likewise.
+    """
+    if loop.start_share_ms > loop.wait_ms and not (may_read and is_cold_at_first(loop)):
         return ("worker start" if pace.worker_ms else "unknown"), examination.facts.dataset
     if pace.crowded_ms > loop.wait_ms + loop.start_share_ms:
         return "cores", examination.facts.dataset
-    for look in (_storage, _slow_worker, _threads, _in_memory, _hand_over):
+    found = _storage(loop, examination, pace) if may_read else None
+    if found is not None:
+        return found
+    for look in (_slow_worker, _threads, _in_memory, _hand_over):
         found = look(loop, examination, pace)
         if found is not None:
             return found
@@ -105,6 +130,7 @@ def is_cold_at_first(loop: LoopTimes) -> bool:
     first = loop.first_wait_ms
     return (
         first is not None
+        and loop.epochs[0].batches >= LEAST_FIRST
         and not loop.is_first_usual
         and first >= COLD * loop.wait_ms
         and first - loop.wait_ms >= LEAST_LOST * (first + loop.step_ms)
@@ -113,9 +139,10 @@ def is_cold_at_first(loop: LoopTimes) -> bool:
 
 def _storage(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cause, str] | None:
     again = examination.ms("read", "transform", "batch")
-    first = examination.first_read_ms
-    is_cold = first is not None and again > 0 and first >= COLD * again
-    if is_cold_at_first(loop) or (is_cold and pace.slack >= COLD**0.5):
+    longer = (examination.first_read_ms or 0.0) - again
+    is_much = longer >= LEAST_COLD * loop.loop_ms * max(1, len(pace.worker_ms))
+    is_cold = longer >= (COLD - 1) * again > 0 and is_much and pace.slack >= COLD**0.5
+    if is_cold_at_first(loop) or is_cold:
         return "storage", examination.facts.dataset
     return None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -55,12 +56,14 @@ class Clocks:
         cpu: gives seconds of the processor, all threads of the process together.
         sleep: lets so many seconds pass.
         examine: finds out about a loader outside of its loop.
+        load: imports a package that looks at the machine, by its name.
     """
 
     wall: Clock = time.perf_counter
     cpu: Clock = time.process_time
     sleep: Callable[[float], object] = time.sleep
     examine: Examine = examine
+    load: Callable[[str], Any] = import_module
 
 
 REAL = Clocks()
@@ -125,7 +128,7 @@ def _diagnosed(
     link = None if device is None else link_to(device)
     work = _work(step, clocks, link)
     with as_it_was(loader):
-        machine = Machine(clocks.wall)
+        machine = Machine(clocks.wall, load=clocks.load)
         machine.begin()
         recording = Recording(clock=clocks.wall, cpu_clock=clocks.cpu, spans=spans_if_used())
         with shown(progress, "watching the loop", unit="batches") as told:
@@ -304,6 +307,7 @@ def diagnosed(
     loaders: Sequence[LoaderShare] = (),
     notes: Sequence[str] = (),
     told: Told | None = None,
+    batch_us: float | None = None,
     clocks: Clocks = REAL,
 ) -> Report:
     """The report on a loop that was recorded; examines its loader on a few samples.
@@ -319,6 +323,7 @@ def diagnosed(
         loaders: all loaders of the script.
         notes: what else is worth knowing.
         told: called with what is being done.
+        batch_us: microseconds that recording a batch cost; None measures a recording by itself.
         clocks: what times are taken with.
 
     Raises:
@@ -328,7 +333,12 @@ def diagnosed(
     if not len(timeline):
         raise ConfigError("no batch came, so there is nothing to report")
     facts = facts_of(loader)
-    loop = loop_times(timeline, workers=facts.workers, per_epoch=facts.batches)
+    loop = loop_times(
+        timeline,
+        workers=facts.workers,
+        per_epoch=facts.batches,
+        is_persistent=facts.is_persistent,
+    )
     link = link_of_process() if device is None else link_to(device)
     examination = clocks.examine(
         loader,
@@ -341,10 +351,8 @@ def diagnosed(
         usage=usage,
     )
     others = usage.others_busy if usage is not None else 0.0
-    judgement = judged(
-        loop, examination, replay=replay, is_step_known=is_step_known, others_busy=others
-    )
-    batch_us = own_cost_us()
+    judgement = judged(loop, examination, replay=replay, is_step_known=is_step_known, usage=usage)
+    batch_us = own_cost_us() if batch_us is None else batch_us
     return Report(
         title=title or (f"{facts.name} over {facts.dataset}" if facts.dataset else facts.name),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -135,7 +135,7 @@ class Kept(Generic[Value]):
         return [thing for thing in found if thing is not None]
 
 
-class _Patch:
+class Patch:
     """The hooks, in place of methods of torch's classes."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -151,7 +151,7 @@ class _Patch:
         loader, iterator = module.DataLoader, module._BaseDataLoaderIter
         self._replace(loader, "__init__", self._made(loader.__init__))
         self._replace(loader, "__iter__", self._iterate(loader.__iter__))
-        self._replace(iterator, "__next__", self._take(iterator.__next__))
+        self._replace(iterator, "__next__", self.taking(iterator.__next__))
 
     def _replace(self, owner: type, name: str, new: Any) -> None:
         self._before.append((owner, name, owner.__dict__[name]))
@@ -197,7 +197,9 @@ class _Patch:
 
         return iterate
 
-    def _take(self, plain: Any) -> Any:
+    def taking(self, plain: Any) -> Any:
+        """What stands for the `__next__` that is given."""
+
         @wraps(plain)
         def take(iterator: Any) -> Any:
             if not self._is_counted() or iterator in self._aside:
@@ -221,7 +223,7 @@ def _is_ours(frame: FrameType) -> bool:
 class _Finder(MetaPathFinder):
     """Puts the hooks in as soon as the module is loaded that they belong to."""
 
-    def __init__(self, patch: _Patch) -> None:
+    def __init__(self, patch: Patch) -> None:
         self._patch = patch
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
@@ -246,7 +248,7 @@ def hooked(hooks: Hooks) -> Iterator[None]:
 
     Classes and iterators keep their types. Subclasses are seen where they call what they inherit.
     """
-    patch = _Patch(hooks)
+    patch = Patch(hooks)
     finder = _Finder(patch)
     if DATALOADER in sys.modules:
         patch.put()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hotset.doctor.script import Outcome, Target, hooked, run_target
-from hotset.doctor.tracks import Tracks
+from hotset.doctor.tracks import Tracks, own_cost_us
 from hotset.errors import ConfigError
 from hotset.progress import Told
 
@@ -81,12 +81,13 @@ def doctor(
         report = diagnosed(
             examined.loader,
             examined.recording,
-            title=target.name,
+            title=f"-m {target.name}" if target.is_module else target.name,
             usage=usage,
             device=device,
             loaders=tracks.shares(),
             notes=tuple(notes),
             told=told,
+            batch_us=own_cost_us(),
         )
     except Exception:  # the script's data may fail in any way now, and its exit code must be told
         said(f"no report: the loader could not be examined\n{traceback.format_exc().rstrip()}")

@@ -114,13 +114,21 @@ class LoopTimes:
         return 1000 * (self.samples or 1.0) / self.loop_ms if self.loop_ms else 0.0
 
 
-def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = None) -> LoopTimes:
+def loop_times(
+    timeline: Timeline,
+    *,
+    workers: int = 0,
+    per_epoch: int | None = None,
+    is_persistent: bool = False,
+) -> LoopTimes:
     """The figures of a timeline.
 
     Args:
         timeline: with a batch at least.
         workers: processes that made the batches.
         per_epoch: batches of a whole epoch; None takes what was seen.
+        is_persistent: whether workers stay, so that what starting them took in the first epoch is
+            no other's.
     """
     epochs = tuple(_epoch(timeline, number) for number in range(len(timeline.end_s)))
     epochs = tuple(epoch for epoch in epochs if epoch.batches)
@@ -141,6 +149,8 @@ def loop_times(timeline: Timeline, *, workers: int = 0, per_epoch: int | None = 
     whole = [epoch.batches for epoch in epochs if epoch.is_whole]
     start_ms = float(np.mean([epoch.start_ms for epoch in counted]))
     start_ms = max(0.0, start_ms + (float(np.mean(ends)) if ends else 0.0) - wait_ms)
+    if is_persistent and len(epochs) == 1:
+        start_ms = 0.0
     per_epoch = per_epoch or (max(whole) if whole else max(each.batches for each in epochs))
     return LoopTimes(
         epochs=epochs,

@@ -12,6 +12,7 @@ from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, Range
 from hotset.doctor.loop import LoopTimes
 from hotset.doctor.pace import Pace
+from hotset.doctor.phrases import percent
 from hotset.placement.duration import human_ms
 from hotset.placement.size import human_bytes
 
@@ -54,10 +55,16 @@ Remedy = Callable[[Case], Advice | None]
 
 
 def remedies_of(case: Case) -> tuple[Advice, ...]:
-    """What would help, the most first; what is sure to come before what is the most to be had."""
+    """What would help, the most first."""
     found = [advice for remedy in REMEDIES if (advice := remedy(case)) is not None]
     worth = [advice for advice in found if _is_worth(advice, case)]
-    return tuple(sorted(worth, key=lambda advice: (advice.is_most, -advice.gain.value)))
+    return tuple(sorted(worth, key=_rank))
+
+
+def _rank(advice: Advice) -> float:
+    """Least first. Of what is only the most to be had, half is counted on."""
+    gain = advice.gain.value
+    return -(1 + (gain - 1) / 2 if advice.is_most else gain)
 
 
 def _is_worth(advice: Advice, case: Case) -> bool:
@@ -116,7 +123,7 @@ def lasting_workers(case: Case) -> Advice | None:
         "keep the workers from one epoch to the next",
         case.gain(after),
         is_most=False,
-        why=f"an epoch's start takes {human_ms(pace.start_ms)}, {share:.0%} of the epoch",
+        why=f"an epoch's start takes {human_ms(pace.start_ms)}, {percent(share)} of it",
         code="DataLoader(…, persistent_workers=True)",
     )
 

@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 
@@ -155,22 +154,23 @@ def _module(main: ModuleType, target: Target) -> CodeType:
 
 def _spec(name: str) -> ModuleSpec | None:
     """Where a module is; None if there is none of that name."""
+    if not all(name.split(".")):
+        raise _AbsentError(f"expected a module's name like package.module, got {name!r}")
     try:
         return importlib.util.find_spec(name)
     except ModuleNotFoundError as error:  # a package above it; or what one of them imports
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             return None
         raise
-    except ValueError as error:
-        raise _AbsentError(f"{name!r} is no name of a module that could be run: {error}") from error
 
 
 def _code(main: ModuleType, spec: ModuleSpec) -> CodeType:
     loader = spec.loader
-    code = None
-    if isinstance(loader, InspectLoader):
+    code: CodeType | None = None
+    read = getattr(loader, "get_code", None)  # not all that have it say so by their class
+    if callable(read):
         try:
-            code = loader.get_code(spec.name)
+            code = read(spec.name)
         except SyntaxError as error:
             raise error.with_traceback(None) from None
     if code is None:

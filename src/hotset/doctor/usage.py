@@ -36,7 +36,7 @@ class Usage:
         cached_bytes: bytes that its processes read, and the system had in memory already.
         memory_bytes: resident memory of its processes at the end, shared pages counted once.
         growth_bytes: by how much that grew from the end of the first epoch or the first few
-            batches on.
+            batches on, as last seen with as many processes as then; None where that was not seen.
         gpus: those that there are; empty without NVML.
         notes: what could not be seen, and what to install for it.
     """
