@@ -145,8 +145,8 @@ def stand_in() -> None:
     """Puts the stand-ins in place of the modules."""
     for name, values in (
         ("diagnosis", {"diagnosed": diagnosed}),
-        ("machine", {"Machine": Machine}),
-        ("cuda", {"spans_if_used": lambda: None}),
+        ("machine.machine", {"Machine": Machine}),
+        ("machine.cuda", {"spans_if_used": lambda: None}),
     ):
         module = ModuleType(f"hotset.doctor.{name}")
         vars(module).update(values)
@@ -156,7 +156,7 @@ def stand_in() -> None:
 if __name__ == "__main__":
     stand_in()
     from hotset.cli import main
-    from hotset.doctor import script
+    from hotset.doctor.scripts import script
 
     script.LEAVE_AFTER_S = float(os.environ.get("LEAVE_S", script.LEAVE_AFTER_S))
 

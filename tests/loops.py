@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hotset.doctor.loop import LoopTimes, loop_times
+from hotset.doctor.judging.loop import LoopTimes, loop_times
 from hotset.doctor.measure import Recording, Timeline
 from tests.processes import Doing, Get, Machine, Process, Work
 

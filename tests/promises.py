@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotset.doctor.advise import Judgement, Replay, judged
 from hotset.doctor.findings import Advice
+from hotset.doctor.judging.advise import Judgement, Replay, judged
 from tests.examined import examination_of
 from tests.loops import Planted, times_of
 

@@ -22,10 +22,10 @@ from hotset.doctor.findings import (
     Verdict,
     WorkerTime,
 )
-from hotset.doctor.loop import loop_times
+from hotset.doctor.judging.loop import loop_times
+from hotset.doctor.machine.usage import GpuUse, Usage
 from hotset.doctor.measure import Timeline
 from hotset.doctor.report import LoaderShare, Report
-from hotset.doctor.usage import GpuUse, Usage
 from hotset.placement.cut import Cut
 from hotset.placement.plan import Plan
 

@@ -179,7 +179,7 @@ def test_a_script_is_examined_from_end_to_end(script: Path) -> None:
     ran = python("-m", "hotset", "doctor", *options, "train.py", here=script)
     assert (ran.code, ran.out.splitlines()[1:]) == (4, [b"trained"])
     found: dict[str, Any] = json.loads((script / "a.json").read_text())
-    schema = Path(hotset.doctor.__file__).with_name("report.schema.json")
+    schema = Path(hotset.doctor.__file__).with_name("showing") / "report.schema.json"
     jsonschema.validate(found, json.loads(schema.read_text()))
     assert (found["title"], found["loop"]["batches"]) == ("train.py", 20)
     assert [epoch["batches"] for epoch in found["loop"]["epochs"]] == [10, 10]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hotset.doctor.advise import judged
-from hotset.doctor.usage import Usage
+from hotset.doctor.judging.advise import judged
+from hotset.doctor.machine.usage import Usage
 from tests.examined import examination_of
 from tests.loops import Planted, times_of
 

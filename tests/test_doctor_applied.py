@@ -30,7 +30,7 @@ STEPS = 24
 @pytest.fixture(autouse=True)
 def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """No core is free for workers on any machine: they would have clocks of their own."""
-    monkeypatch.setattr("hotset.doctor.examine.usable_cores", lambda: 1)
+    monkeypatch.setattr("hotset.doctor.examining.examine.usable_cores", lambda: 1)
 
 
 def clocks_of(clock: Callable[[], float], passes: Callable[[float], object]) -> Clocks:

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from hotset.doctor import cuda
-from hotset.doctor.cuda import AT_ONCE, MOST_PENDING, CudaSpans, spans_if_used
+from hotset.doctor.machine import cuda
+from hotset.doctor.machine.cuda import AT_ONCE, MOST_PENDING, CudaSpans, spans_if_used
 
 
 class Event:

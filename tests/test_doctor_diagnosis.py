@@ -17,9 +17,9 @@ from hotset.doctor.diagnosis import Clocks, _diagnosed, diagnosed, own_cost_us
 from hotset.doctor.examination import Examination
 from hotset.doctor.facts import facts_of
 from hotset.doctor.findings import Stage, Trap
+from hotset.doctor.machine.usage import Usage
 from hotset.doctor.measure import Recording
 from hotset.doctor.report import LoaderShare, Report
-from hotset.doctor.usage import Usage
 from hotset.errors import ConfigError, DeviceError
 from hotset.testing import SimulatedAccelerator
 from tests.planned import TICK, Clock, Rows

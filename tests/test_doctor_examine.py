@@ -24,9 +24,9 @@ from torchvision import transforms as v1
 import hotset
 from hotset.chain.probe import generator_states
 from hotset.doctor.examination import Examination
-from hotset.doctor.examine import examine
+from hotset.doctor.examining.examine import examine
 from hotset.doctor.findings import SlowSample, Stage, Trap, WorkerTime
-from hotset.doctor.usage import Usage
+from hotset.doctor.machine.usage import Usage
 from hotset.errors import SampleError
 from hotset.placement.link import link_to
 from hotset.planning.handing import Handing
@@ -45,10 +45,10 @@ def handing(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append(how)
         return Handing(80.0, 3.0) if how["workers"] else Handing()
 
-    for place in ("hotset.planning.estimate", "hotset.doctor.parts"):
+    for place in ("hotset.planning.estimate", "hotset.doctor.examining.parts"):
         monkeypatch.setattr(f"{place}.handing_of", handed)
         monkeypatch.setattr(f"{place}.usable_cores", lambda: 4)
-    monkeypatch.setattr("hotset.doctor.examine.usable_cores", lambda: 4)
+    monkeypatch.setattr("hotset.doctor.examining.examine.usable_cores", lambda: 4)
     return calls
 
 
@@ -405,7 +405,7 @@ def test_traps_are_looked_for_in_what_was_found(monkeypatch: pytest.MonkeyPatch)
         asked.append((loader, examination.facts.name, examination.stages, usage))
         return (trap,)
 
-    monkeypatch.setattr("hotset.doctor.examine.traps_of", traps_of)
+    monkeypatch.setattr("hotset.doctor.examining.examine.traps_of", traps_of)
     loader, usage = DataLoader(Rows(Clock(), 5, []), 10), Usage(3.0)
     found = examined(loader, Clock(), usage=usage)
     assert found.traps == (trap,)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from hotset.doctor.gpus import Gpus
-from hotset.doctor.usage import GpuUse
+from hotset.doctor.machine.gpus import Gpus
+from hotset.doctor.machine.usage import GpuUse
 
 WALL = 1_000_000.0
 """Seconds since 1970 when the test's clock is at 0."""

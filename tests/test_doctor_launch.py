@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from hotset.doctor.hooks import Stop, hooked
-from hotset.doctor.launch import doctor
-from hotset.doctor.script import Target
-from hotset.doctor.tracks import Tracks
+from hotset.doctor.scripts.hooks import Stop, hooked
+from hotset.doctor.scripts.launch import doctor
+from hotset.doctor.scripts.script import Target
+from hotset.doctor.scripts.tracks import Tracks
 from hotset.errors import ConfigError
 from tests.launched import Ran, command, stand_in
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hotset.doctor.findings import Range, Sawtooth
-from hotset.doctor.loop import EpochTime, LoopTimes, loop_times
+from hotset.doctor.judging.loop import EpochTime, LoopTimes, loop_times
 from hotset.doctor.measure import Timeline
 
 NAN = math.nan

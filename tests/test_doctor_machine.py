@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from hotset.doctor.machine import EVERY_S, Machine
-from hotset.doctor.usage import Usage
+from hotset.doctor.machine.machine import EVERY_S, Machine
+from hotset.doctor.machine.usage import Usage
 
 Cpu = namedtuple("Cpu", "user nice system idle iowait irq softirq steal guest guest_nice")
 Times = namedtuple("Times", "user system children_user children_system")
@@ -364,7 +364,7 @@ def test_packages_are_imported_when_the_loop_begins() -> None:
     """And not before, since they are optional; NVML's torch may import by itself."""
     code = (
         "import sys\n"
-        "from hotset.doctor.machine import Machine\n"
+        "from hotset.doctor.machine.machine import Machine\n"
         "machine = Machine()\n"
         "assert 'psutil' not in sys.modules\n"
         "machine.begin()\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hotset.doctor.page import as_page
 from hotset.doctor.report import Report
+from hotset.doctor.showing.page import as_page
 from hotset.errors import MissingExtraError, StorageError
 from tests import reports
 
@@ -197,7 +197,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_is_loaded_before_it_is_drawn() -> None:
     """Importing the page does not import matplotlib, nor does a report in words."""
     code = (
-        "import sys, hotset.doctor.page, hotset.doctor.trace\n"
+        "import sys, hotset.doctor.showing.page, hotset.doctor.showing.trace\n"
         "from tests import reports\n"
         "reports.data_bound().text(), reports.data_bound().as_dict()\n"
         "print({'matplotlib', 'psutil', 'torchvision'} & set(sys.modules))"

@@ -15,9 +15,11 @@ import jsonschema
 import pytest
 
 from hotset.chain.split import Decision
-from hotset.doctor import examination, findings, loop, measure, report, usage
-from hotset.doctor.plain import DERIVED, as_json, as_plain
+from hotset.doctor import examination, findings, measure, report
+from hotset.doctor.judging import loop
+from hotset.doctor.machine import usage
 from hotset.doctor.report import Report
+from hotset.doctor.showing.plain import DERIVED, as_json, as_plain
 from hotset.errors import StorageError
 from hotset.hardware import hardware, versions
 from hotset.placement.cut import Cut
@@ -25,7 +27,7 @@ from hotset.placement.plan import Plan
 from hotset.placement.prediction import Prediction
 from tests import reports
 
-SCHEMA = json.loads(files("hotset.doctor").joinpath("report.schema.json").read_bytes())
+SCHEMA = json.loads(files("hotset.doctor.showing").joinpath("report.schema.json").read_bytes())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 MAKERS = [
     reports.data_bound,

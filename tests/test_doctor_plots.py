@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from hotset.doctor import plots
 from hotset.doctor.findings import SampleTimes, SlowSample, Stage, WorkerTime
-from hotset.doctor.loop import loop_times
-from hotset.doctor.plots import binned
+from hotset.doctor.judging.loop import loop_times
+from hotset.doctor.machine.usage import GpuUse, Usage
 from hotset.doctor.report import Report
-from hotset.doctor.usage import GpuUse, Usage
+from hotset.doctor.showing import plots
+from hotset.doctor.showing.plots import binned
 from tests import reports
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
 import hotset
-from hotset.doctor.script import Stop, hooked
+from hotset.doctor.scripts.script import Stop, hooked
 from tests.launched import command, python
 
 

@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, get_worker_info
 
 from hotset.chain.probe import generator_states
+from hotset.doctor.examining.siblings import BATCHES, _Limited, _Run, siblings_of
 from hotset.doctor.findings import WorkerTime
-from hotset.doctor.siblings import BATCHES, _Limited, _Run, siblings_of
 from hotset.errors import SampleError
 
 
@@ -126,7 +126,7 @@ def test_libraries_that_are_imported_are_held(monkeypatch: pytest.MonkeyPatch) -
     limits = types.ModuleType("threadpoolctl")
     limits.threadpool_limits = lambda limits: calls.append(("pools", limits))
     monkeypatch.setitem(sys.modules, "threadpoolctl", limits)
-    monkeypatch.setattr("hotset.doctor.siblings.find_spec", lambda name: True)
+    monkeypatch.setattr("hotset.doctor.examining.siblings.find_spec", lambda name: True)
     _Limited(None)(0)
     assert calls == [("torch", 1), ("cv2", 0), ("numba", 1), ("pools", 1)]
 

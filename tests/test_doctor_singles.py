@@ -17,9 +17,9 @@ from torch.utils.data import (
     Subset,
 )
 
+from hotset.doctor.examining.singles import Singles, singles_of
 from hotset.doctor.facts import fetch_of
 from hotset.doctor.findings import SlowSample
-from hotset.doctor.singles import Singles, singles_of
 from tests.planned import TICK, Clock
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hotset.doctor.report import Report
-from hotset.doctor.trace import DEVICE, EPOCHS, LOOP, as_trace
+from hotset.doctor.showing.trace import DEVICE, EPOCHS, LOOP, as_trace
 from tests import reports
 
 TICK_US = 1e6 / 1024

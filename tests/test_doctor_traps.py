@@ -28,8 +28,8 @@ from hotset.chain.probe import generator_states
 from hotset.doctor.examination import Examination
 from hotset.doctor.facts import facts_of
 from hotset.doctor.findings import Stage, Trap, WorkerTime
-from hotset.doctor.traps import traps_of
-from hotset.doctor.usage import Usage
+from hotset.doctor.machine.usage import Usage
+from hotset.doctor.traps.traps import traps_of
 
 RNG = np.random.default_rng(5)
 REPEATED = "workers that repeat their random draws"
@@ -409,8 +409,8 @@ def test_shared_memory(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Tensor:
     """A tensor that says that it is on CUDA, in a process that says that it uses it."""
-    for place in ("worker_traps", "seen"):
-        monkeypatch.setattr(f"hotset.doctor.{place}.is_used", lambda: True)
+    for place in ("workers", "seen"):
+        monkeypatch.setattr(f"hotset.doctor.traps.{place}.is_used", lambda: True)
     with FakeTensorMode():
         return torch.zeros(3, device="cuda")
 
@@ -430,7 +430,7 @@ def test_fork_after_cuda(cuda: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (made.num_workers, len(list(made))) == (0, 4)
     assert names_of(DataLoader(dataset, 2)) == []
     assert names_of(DataLoader(dataset, 2, num_workers=2, multiprocessing_context="spawn")) == []
-    monkeypatch.setattr("hotset.doctor.worker_traps.is_used", lambda: False)
+    monkeypatch.setattr("hotset.doctor.traps.workers.is_used", lambda: False)
     assert names_of(loader) == []
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hotset.doctor.findings import Advice, Range, Stage
+from hotset.doctor.machine.usage import GpuUse, Usage
 from hotset.doctor.phrases import gain_in_words, percent, sentence, shown, times_as
-from hotset.doctor.rows import are_uneven
-from hotset.doctor.usage import GpuUse, Usage
+from hotset.doctor.showing.rows import are_uneven
 from tests import reports
 
 DATA_BOUND_80 = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hotset.doctor.cuda import AT_ONCE, MOST_PENDING, CudaSpans, spans_if_used
-from hotset.doctor.loop import loop_times
-from hotset.doctor.machine import Machine
+from hotset.doctor.judging.loop import loop_times
+from hotset.doctor.machine.cuda import AT_ONCE, MOST_PENDING, CudaSpans, spans_if_used
+from hotset.doctor.machine.machine import Machine
 from hotset.doctor.measure import Recording
 
 pytestmark = pytest.mark.gpu

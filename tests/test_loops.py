@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from hotset.doctor.loop import LoopTimes
+from hotset.doctor.judging.loop import LoopTimes
 from tests.examined import examination_of, workers_of
 from tests.loops import Planted, timeline_of, times_of
 from tests.processes import Machine, Work

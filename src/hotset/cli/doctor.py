@@ -71,7 +71,7 @@ def add_doctor(commands: Commands) -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from hotset.doctor.launch import doctor
+    from hotset.doctor.scripts.launch import doctor
 
     files = {name: writable(getattr(args, name)) for name in ("json", "html", "trace")}
     if files["html"] is not None or args.is_opened:

@@ -48,7 +48,7 @@ def add_run(commands: Commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from hotset.doctor.running import run
+    from hotset.running.running import run
 
     file = writable(args.json)
     summary, outcome = run(target_of(args), device=args.device, is_dry=args.is_dry)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from hotset.errors import StorageError
 
 if TYPE_CHECKING:
-    from hotset.doctor.script import Target
+    from hotset.doctor.scripts.script import Target
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def target_of(args: argparse.Namespace) -> Target:
     """The script that the arguments name."""
-    from hotset.doctor.script import Target
+    from hotset.doctor.scripts.script import Target
 
     return Target(args.target, args.is_module, tuple(args.arguments))
 

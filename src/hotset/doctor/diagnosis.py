@@ -14,18 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotset.doctor.advise import Replay, judged
-from hotset.doctor.cuda import is_used, spans_if_used
 from hotset.doctor.examination import Examination
-from hotset.doctor.examine import examine
+from hotset.doctor.examining.examine import examine
 from hotset.doctor.facts import facts_of
 from hotset.doctor.findings import Overhead
-from hotset.doctor.loop import loop_times
-from hotset.doctor.machine import Machine
+from hotset.doctor.judging.advise import Replay, judged
+from hotset.doctor.judging.loop import loop_times
+from hotset.doctor.machine.cuda import is_used, spans_if_used
+from hotset.doctor.machine.machine import Machine
+from hotset.doctor.machine.usage import Usage
 from hotset.doctor.measure import Clock, Recording
 from hotset.doctor.report import LoaderShare, Report
 from hotset.doctor.restoring import as_it_was
-from hotset.doctor.usage import Usage
 from hotset.errors import ConfigError
 from hotset.hardware import hardware, versions
 from hotset.loader.moved import move

@@ -9,9 +9,9 @@ from typing import Any
 
 from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, BatchCheck, Overhead, Range, Stage, Trap, Verdict
-from hotset.doctor.loop import LoopTimes
+from hotset.doctor.judging.loop import LoopTimes
+from hotset.doctor.machine.usage import Usage
 from hotset.doctor.measure import Timeline
-from hotset.doctor.usage import Usage
 from hotset.errors import StorageError
 
 SCHEMA = "hotset-doctor-report"
@@ -96,13 +96,13 @@ class Report:
         Args:
             width: of a line, in characters.
         """
-        from hotset.doctor.wording import as_text
+        from hotset.doctor.showing.wording import as_text
 
         return as_text(self, width)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, as `report.schema.json` beside this module describes them."""
-        from hotset.doctor.plain import as_plain
+        """The report as plain values, as `showing/report.schema.json` describes them."""
+        from hotset.doctor.showing.plain import as_plain
 
         return as_plain(self)
 
@@ -112,7 +112,7 @@ class Report:
         Raises:
             StorageError: if that cannot be written.
         """
-        from hotset.doctor.plain import as_json
+        from hotset.doctor.showing.plain import as_json
 
         _write(path, as_json(self))
 
@@ -123,7 +123,7 @@ class Report:
             StorageError: if that cannot be written.
             MissingExtraError: without matplotlib, which draws the plots.
         """
-        from hotset.doctor.page import as_page
+        from hotset.doctor.showing.page import as_page
 
         _write(path, as_page(self))
 
@@ -133,7 +133,7 @@ class Report:
         Raises:
             StorageError: if that cannot be written.
         """
-        from hotset.doctor.trace import as_trace
+        from hotset.doctor.showing.trace import as_trace
 
         _write(path, as_trace(self))
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from hotset.chain.probe import own_generators, preserved_generators
-from hotset.doctor.cuda import is_used
+from hotset.doctor.machine.cuda import is_used
 from hotset.loader.epochs import Epochs
 
 ROOTS = ("generator", "sampler", "batch_sampler", "dataset", "collate_fn")

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from hotset.doctor.cuda import spans_if_used
 from hotset.doctor.diagnosis import SETTLED, diagnosed, iter_is_itself, phases
-from hotset.doctor.machine import Machine
+from hotset.doctor.machine.cuda import spans_if_used
+from hotset.doctor.machine.machine import Machine
+from hotset.doctor.machine.usage import Usage
 from hotset.doctor.measure import Recording
 from hotset.doctor.report import Report
-from hotset.doctor.usage import Usage
 from hotset.errors import ConfigError
 from hotset.placement.link import Link
 

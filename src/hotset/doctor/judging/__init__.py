@@ -1,0 +1,1 @@
+"""From times to a verdict and advice. Pure."""

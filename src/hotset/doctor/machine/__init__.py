@@ -1,0 +1,1 @@
+"""The machine while a loop runs: processor, memory, storage, GPUs."""

@@ -1,0 +1,1 @@
+"""A report in words, as plain values, as a page, and as a trace."""

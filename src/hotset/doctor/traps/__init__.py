@@ -1,0 +1,1 @@
+"""Known traps that a loader may be in."""
