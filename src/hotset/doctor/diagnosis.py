@@ -238,12 +238,13 @@ def _loop(
                 recording.end_epoch()
                 break
             recording.come(batch)
-            work(batch)
             machine.look()
             if len(recording) == SETTLED:
                 machine.settle()
             if told is not None:
                 told(len(recording), steps)
+            recording.excuse()  # none of that is a part of the step
+            work(batch)
         if len(recording) == before:  # it gives no more, though it was started anew
             break
     if not len(recording):
@@ -340,16 +341,17 @@ def diagnosed(
         is_persistent=facts.is_persistent,
     )
     link = link_of_process() if device is None else link_to(device)
-    examination = clocks.examine(
-        loader,
-        link=link,
-        step_ms=(replay.full_ms if replay else loop.step_ms) if is_step_known else None,
-        step_cores=loop.step_cores,
-        clock=clocks.wall,
-        cpu_clock=clocks.cpu,
-        told=told,
-        usage=usage,
-    )
+    with as_it_was(loader):
+        examination = clocks.examine(
+            loader,
+            link=link,
+            step_ms=(replay.full_ms if replay else loop.step_ms) if is_step_known else None,
+            step_cores=loop.step_cores,
+            clock=clocks.wall,
+            cpu_clock=clocks.cpu,
+            told=told,
+            usage=usage,
+        )
     others = usage.others_busy if usage is not None else 0.0
     judgement = judged(loop, examination, replay=replay, is_step_known=is_step_known, usage=usage)
     batch_us = own_cost_us() if batch_us is None else batch_us

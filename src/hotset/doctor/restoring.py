@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from hotset.chain.probe import own_generators, preserved_generators
 from hotset.doctor.machine.cuda import is_used
@@ -19,12 +19,16 @@ ROOTS = ("generator", "sampler", "batch_sampler", "dataset", "collate_fn")
 
 @contextmanager
 def as_it_was(loader: Any) -> Iterator[None]:
-    """Puts back generators, where a loader stands, and whether it has workers that stay."""
+    """Puts back generators, what datasets have for attributes, and where a loader stands.
+
+    A dataset may make something when it is first read, as an open file or a generator of its own:
+    workers that were forked later would all inherit it.
+    """
     own = own_generators([getattr(loader, name, None) for name in ROOTS])
     state = loader.state_dict() if isinstance(loader, Epochs) else None
     running = getattr(loader, "_iterator", None)
     on_gpus = torch.cuda.get_rng_state_all() if is_used() else []
-    with preserved_generators(own):
+    with preserved_generators(own), _attributes(_datasets(loader)):
         try:
             yield
         finally:
@@ -36,3 +40,30 @@ def as_it_was(loader: Any) -> Iterator[None]:
                 staying: Any = loader._iterator
                 staying._shutdown_workers()
                 loader._iterator = None
+
+
+def _datasets(loader: Any) -> list[Any]:
+    """A loader's dataset, and those that it is a view of or made of."""
+    found: list[Any] = []
+    waiting = [getattr(loader, "dataset", None)]
+    while waiting:
+        dataset = waiting.pop()
+        if isinstance(dataset, Dataset) and all(dataset is not each for each in found):
+            found.append(dataset)
+            waiting.append(getattr(dataset, "dataset", None))
+            waiting.extend(getattr(dataset, "datasets", None) or ())
+    return found
+
+
+@contextmanager
+def _attributes(things: Sequence[Any]) -> Iterator[None]:
+    """Puts back what things have for attributes; what those hold is not looked into."""
+    before = [(thing, dict(vars(thing))) for thing in things if hasattr(thing, "__dict__")]
+    try:
+        yield
+    finally:
+        for thing, attributes in before:
+            now = vars(thing)
+            for name in [name for name in now if name not in attributes]:
+                del now[name]
+            now.update(attributes)

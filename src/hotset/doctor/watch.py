@@ -83,9 +83,12 @@ class Watched:
                 recording.end_epoch()
                 return
             recording.come(batch)
-            machine.look()
+            looked = machine.look()
             if len(recording) == SETTLED:
                 machine.settle()
+                looked = True
+            if looked:  # which took a while, and is no part of the step
+                recording.excuse()
             yield batch
         yield from iterator
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -66,7 +67,10 @@ def siblings_of(
         items = max(1, min(items, int(seconds / (BATCHES + 1) / sample_s)))
     run = _Run(loader.num_workers)
     try:
-        run.take(_loader_of(loader, fetch, items, is_limited), seconds)
+        with warnings.catch_warnings():
+            # torch said so when the user's own loader was made.
+            warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+            run.take(_loader_of(loader, fetch, items, is_limited), seconds)
     except Exception as error:  # the user's own code runs in the workers, and may raise anything
         raise SampleError(f"a worker of {fetch.name} failed: {_told(error)}") from error
     return run.times(fetch.items)

@@ -24,11 +24,13 @@ from hotset.doctor.traps.workers import (
     repeated_draws,
     start_per_epoch,
     too_many_workers,
+    whole_streams,
 )
 
 SHARED_MEMORY = "/dev/shm"
 LOOKS: tuple[Callable[[Seen], Trap | None], ...] = (
     repeated_draws,
+    whole_streams,
     fork_after_cuda,
     on_a_device,
     in_memory,

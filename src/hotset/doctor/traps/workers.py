@@ -12,6 +12,7 @@ from hotset.doctor.traps.code import remade, seeded
 from hotset.doctor.traps.draws import GLOBAL, repeats_of
 from hotset.doctor.traps.holdings import on_devices
 from hotset.doctor.traps.seen import LITTLE, Seen
+from hotset.doctor.traps.streams import are_whole
 from hotset.placement.duration import human_ms
 
 BUSY = 0.8
@@ -57,6 +58,35 @@ def repeated_draws(seen: Seen) -> Trap | None:
         "generator is copied as it is, so that samples are augmented alike",
         fix="seed it in each worker, or draw from `numpy.random` or torch instead",
         code=seeded(seen.loader, repeats.name, repeats.path) if repeats.path else "",
+        is_wrong=True,
+    )
+
+
+def whole_streams(seen: Seen) -> Trap | None:
+    """Workers each of which gives all samples of a stream."""
+    facts = seen.examination.facts
+    if not facts.is_stream or facts.workers < 2:
+        return None
+    try:
+        count = are_whole(seen.loader, seen.fetch)
+    except Exception:  # a stream that fails here fails where it is timed too, and is noted there
+        return None
+    if not count:
+        return None
+    return Trap(
+        name="samples that come once from each worker",
+        what=f"two workers began with the same {counted(count, 'sample')}",
+        why="each worker goes through the whole of an `IterableDataset`, unless it is given a part "
+        f"of its own: an epoch has every sample {facts.workers} times",
+        fix="give each worker its own part, by `torch.utils.data.get_worker_info()`",
+        code="from itertools import islice\n"
+        "from torch.utils.data import get_worker_info\n"
+        "\n"
+        "def part_of(samples):  # in the dataset's __iter__: return part_of(samples)\n"
+        "    worker = get_worker_info()\n"
+        "    if worker is None:\n"
+        "        return iter(samples)\n"
+        "    return islice(samples, worker.id, None, worker.num_workers)",
         is_wrong=True,
     )
 
