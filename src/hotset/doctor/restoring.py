@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ def as_it_was(loader: Any) -> Iterator[None]:
     state = loader.state_dict() if isinstance(loader, Epochs) else None
     running = getattr(loader, "_iterator", None)
     on_gpus = torch.cuda.get_rng_state_all() if is_used() else []
-    with preserved_generators(own), _attributes(_datasets(loader)):
+    with preserved_generators(own), attributes_of(loader):
         try:
             yield
         finally:
@@ -56,9 +56,10 @@ def _datasets(loader: Any) -> list[Any]:
 
 
 @contextmanager
-def _attributes(things: Sequence[Any]) -> Iterator[None]:
-    """Puts back what things have for attributes; what those hold is not looked into."""
-    before = [(thing, dict(vars(thing))) for thing in things if hasattr(thing, "__dict__")]
+def attributes_of(loader: Any) -> Iterator[None]:
+    """Puts back what datasets have for attributes; what those hold is not looked into."""
+    things = [thing for thing in _datasets(loader) if hasattr(thing, "__dict__")]
+    before = [(thing, dict(vars(thing))) for thing in things]
     try:
         yield
     finally:

@@ -29,6 +29,7 @@ from hotset.doctor.facts import facts_of, fetch_of, is_view
 from hotset.doctor.findings import Stage, WorkerTime
 from hotset.doctor.machine.usage import Usage
 from hotset.doctor.measure import Clock
+from hotset.doctor.restoring import attributes_of
 from hotset.doctor.traps.traps import traps_of
 from hotset.errors import HotsetError
 from hotset.kernels.threads import usable_cores
@@ -149,6 +150,15 @@ class _Examining:
         siblings: Siblings,
     ) -> Examination:
         """Of a `DataLoader`."""
+        with attributes_of(self._loader):  # which workers would inherit
+            found, singles = self._here(step_ms, step_cores, seconds)
+        workers, limited = self._workers(found, singles, seconds, siblings)
+        return replace(found, workers=workers, limited=limited, notes=tuple(self._notes))
+
+    def _here(
+        self, step_ms: float | None, step_cores: float | None, seconds: float
+    ) -> tuple[Examination, Singles]:
+        """What is found out in this process, and single samples."""
         facts, fetch = facts_of(self._loader), fetch_of(self._loader)
         self._fetch, self._lanes = fetch, max(1, facts.workers)
         self._told("timing single samples")
@@ -181,8 +191,7 @@ class _Examining:
             plan=plan,
             plan_problem=problem,
         )
-        workers, limited = self._workers(found, singles, seconds, siblings)
-        return replace(found, workers=workers, limited=limited, notes=tuple(self._notes))
+        return found, singles
 
     def _plan(
         self, singles: Singles, step_ms: float | None, step_cores: float | None, seconds: float

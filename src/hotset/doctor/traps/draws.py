@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from hotset.chain.probe import generator_states, own_generators, preserved_generators
 from hotset.doctor.facts import Fetch
+from hotset.doctor.restoring import attributes_of
 from hotset.doctor.traps.holdings import held_by
 from hotset.errors import SampleError
 from hotset.sources.nesting import all_transforms
@@ -70,7 +71,9 @@ def repeats_of(loader: DataLoader[Any], fetch: Fetch, *, sample_s: float = 0.0) 
     own = _own(fetch.dataset, fetch.collate)
     if not own and loader.worker_init_fn is None:
         return None  # torch sees to all others
-    if not _moves(fetch, own, count) or (loader.num_workers < 2 and loader.persistent_workers):
+    with attributes_of(loader):
+        moves = _moves(fetch, own, count)
+    if not moves or (loader.num_workers < 2 and loader.persistent_workers):
         return None
     first = _states_in_workers(loader, fetch, count, epoch=0)
     if loader.num_workers > 1:
