@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotset.cli.commands import Commands
-from hotset.cli.target import add_target, leave, target_of, writable
+from hotset.cli.target import add_target, apart, check_device, leave, target_of, writable
 from hotset.errors import MissingExtraError
 from hotset.progress import Progress
 
@@ -36,7 +36,8 @@ def add_doctor(commands: Commands) -> None:
             "through. Then examines the one that it waited for most, on a few samples, and reports "
             "whether data holds training back, where, and what would help, by how much. The "
             "script's own output and exit code are passed on; the report goes to standard error. "
-            "Nothing is written unless asked for."
+            "Nothing is written unless asked for. A script is stopped early by an exception, as by "
+            "Ctrl-C: its `finally` clauses run."
         ),
     )
     add_target(doctor)
@@ -74,6 +75,8 @@ def _doctor(args: argparse.Namespace) -> int:
     from hotset.doctor.scripts.launch import doctor
 
     files = {name: writable(getattr(args, name)) for name in ("json", "html", "trace")}
+    apart(args.target, files.values())
+    check_device(args.device)
     if files["html"] is not None or args.is_opened:
         _check_page()
     shown = _Shown()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from hotset.cli.commands import Commands
-from hotset.cli.target import add_target, leave, target_of, writable
+from hotset.cli.target import add_target, apart, check_device, leave, target_of, writable
 from hotset.errors import FaithfulnessError, StorageError
 
 WIDTH = 100
@@ -25,7 +25,8 @@ def add_run(commands: Commands) -> None:
             "Runs a training script as Python would. Each torch DataLoader that it goes through is "
             "accelerated where the plan is proven to give the same batches, and left alone where "
             "not. The script's own output and exit code are passed on; what was done, and what it "
-            "brought, is said on standard error in the end."
+            "brought, is said on standard error in the end. "
+            "A dry run stops the script by an exception, as by Ctrl-C: its `finally` clauses run."
         ),
     )
     add_target(run)
@@ -51,6 +52,8 @@ def _run(args: argparse.Namespace) -> int:
     from hotset.running.running import run
 
     file = writable(args.json)
+    apart(args.target, [file])
+    check_device(args.device)
     summary, outcome = run(target_of(args), device=args.device, is_dry=args.is_dry)
     columns = shutil.get_terminal_size((WIDTH, 24)).columns
     print(f"\n{summary.text(min(WIDTH, columns))}", file=sys.stderr)

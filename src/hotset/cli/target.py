@@ -6,10 +6,11 @@ import argparse
 import atexit
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from hotset.errors import StorageError
+from hotset.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from hotset.doctor.scripts.script import Target
@@ -52,6 +53,39 @@ def writable(path: Path | None) -> Path | None:
     if not os.access(full if full.exists() else full.parent, os.W_OK):
         raise StorageError(f"{path} cannot be written: that is not permitted")
     return full
+
+
+def apart(script: str, files: Iterable[Path | None]) -> None:
+    """Refuses files that would overwrite each other, or the script.
+
+    Args:
+        script: as it is named.
+        files: in full, as `writable` gives them.
+
+    Raises:
+        ConfigError: names the file.
+    """
+    seen = [Path(os.path.abspath(script))]
+    for file in files:
+        if file is None:
+            continue
+        if file in seen:
+            what = "the script itself" if file == seen[0] else "two things at once"
+            raise ConfigError(f"{file} would be {what}: name another file")
+        seen.append(file)
+
+
+def check_device(name: str | None) -> None:
+    """Refuses a device that is not there before a script has run for hours.
+
+    Raises:
+        ConfigError: if it is no device's name.
+        DeviceError: if this machine has no such device.
+    """
+    if name is not None:
+        from hotset.placement.device import resolve_device
+
+        resolve_device(name)
 
 
 def leave(code: int) -> NoReturn:

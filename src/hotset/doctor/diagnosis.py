@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -153,7 +153,7 @@ def _diagnosed(
 
 
 def _check(loader: Any, step: Any, steps: Any, seconds: Any) -> None:
-    if not hasattr(loader, "__iter__"):
+    if not hasattr(loader, "__iter__") or isinstance(loader, (type, str, bytes, Mapping)):
         raise ConfigError(
             f"`loader` must be a DataLoader or another iterable of batches, got {loader!r}"
         )
@@ -352,7 +352,7 @@ def diagnosed(
             told=told,
             usage=usage,
         )
-    others = usage.others_busy if usage is not None else 0.0
+    others = min(usage.others_busy, examination.cores) if usage is not None else 0.0
     judgement = judged(loop, examination, replay=replay, is_step_known=is_step_known, usage=usage)
     batch_us = own_cost_us() if batch_us is None else batch_us
     return Report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -39,7 +39,7 @@ def watch(loader: Iterable[Any]) -> Watched:
         >>> loader.report().loop.batches
         16
     """
-    if not hasattr(loader, "__iter__"):
+    if not hasattr(loader, "__iter__") or isinstance(loader, (type, str, bytes, Mapping)):
         raise ConfigError(
             f"`loader` must be a DataLoader or another iterable of batches, got {loader!r}"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from hotset.chain.probe import copied
+from hotset.errors import SampleError
 from hotset.planning.measure import Clock, batch_of
 from hotset.sample.collate import as_it_is
 from hotset.sample.tree import flatten, unflatten
@@ -62,6 +65,29 @@ def _anew(leaf: Any) -> Any:
     return default_collate([leaf])[0]
 
 
+class _Sent(pickle.Pickler):
+    """Pickles all of a batch but its tensors, which go another way."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad and not value.is_leaf:
+                raise TypeError("a tensor within a graph of gradients")
+            return float, ()
+        return NotImplemented
+
+
+def check_sendable(batch: Any) -> None:
+    """Refuses a batch that no worker can hand over: the main process would wait for it for ever.
+
+    Raises:
+        SampleError: says what cannot be pickled.
+    """
+    try:
+        _Sent(io.BytesIO()).dump(batch)
+    except Exception as error:  # whatever a user's class does when it is pickled
+        raise SampleError(f"a worker cannot hand over such batches: {error}") from error
+
+
 def handing_of(
     samples: Sequence[Any],
     collate: Callable[[list[Any]], Any],
@@ -88,11 +114,13 @@ def handing_of(
     """
     if workers == 0:
         return Handing()
+    made = batch_of(samples, collate, batch_size)
+    check_sendable(made)
     started = min(workers, cores)
     taken = ("multiprocessing_context", "prefetch_factor", "timeout")
     ahead = AHEAD * started
     loader: DataLoader[Any] = DataLoader(
-        _Made(batch_of(samples, collate, batch_size), 2 * ahead + BATCHES),
+        _Made(made, 2 * ahead + BATCHES),
         batch_size=None,
         num_workers=started,
         collate_fn=as_it_is,

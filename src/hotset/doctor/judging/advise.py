@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, BatchCheck, Cause, Range, Stage, Verdict
-from hotset.doctor.judging.causes import Found, confidence_of, limit_of
+from hotset.doctor.judging.causes import LEAST_BATCHES, Found, confidence_of, limit_of
 from hotset.doctor.judging.loop import LoopTimes
 from hotset.doctor.judging.pace import MAKING, Pace, pace_of
 from hotset.doctor.judging.remedies import LEAST_GAIN, Case, remedies_of
 from hotset.doctor.machine.usage import Usage
-from hotset.doctor.phrases import percent, times_as
+from hotset.doctor.phrases import counted, percent, times_as
 from hotset.placement.duration import human_ms
 
 LEAST_READ = 0.01
@@ -76,9 +76,9 @@ def judged(
         found = Found("inconclusive", "unknown")
     case = Case(found, loop, examination, pace)
     advice = remedies_of(case)
-    is_left = found.bound in ("compute-bound", "balanced") or (
-        not advice and found.bound != "inconclusive"
-    )
+    if loop.steady < LEAST_BATCHES:
+        advice = ()  # what a few batches seem to say is not to be acted upon
+    is_left = found.bound in ("compute-bound", "balanced")
     if is_left:
         advice = (_leave(case), *advice)
     return Judgement(
@@ -169,7 +169,8 @@ def _sentence(case: Case, is_step_known: bool) -> str:
             f"{human_ms(pace.freed_ms)} at least without; hotset.diagnose(loader, step) tells"
         )
     if found.bound == "inconclusive":
-        return f"{loop.steady} batches in steady state are too few to tell; let it run longer"
+        batches = counted(loop.steady, "batch", "batches")
+        return f"too little to tell by: {batches} in steady state; let it run longer"
     share = f"{percent(loop.wait_share)} of the time"
     if found.bound == "compute-bound":
         return (

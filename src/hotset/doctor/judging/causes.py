@@ -29,6 +29,9 @@ LEAST_COLD = 0.25
 """What they take longer is at least such a share of a batch's time."""
 UNEVEN = 1.5
 """A worker that takes so many times what its siblings take is slow."""
+SLOW = 10.0
+"""A sample that takes so many times what others take is slow."""
+HALF = 0.5
 CROWDED = 0.8
 """Workers that take so little of it with one thread each have too many."""
 
@@ -152,9 +155,16 @@ def _slow_worker(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple
         return None
     slowest = max(examination.workers, key=lambda worker: worker.ms)
     others = statistics.median(w.ms for w in examination.workers if w is not slowest)
-    if slowest.ms >= UNEVEN * others:
+    if slowest.ms >= UNEVEN * others and not _has_slow_samples(examination, slowest.ms - others):
         return "slow worker", f"worker {slowest.number}"
     return None
+
+
+def _has_slow_samples(examination: Examination, ms: float) -> bool:
+    """Whether a few samples alone take what a worker takes longer, whoever reads them."""
+    times = examination.samples
+    worst = times.worst[0].ms if times is not None and times.worst else 0.0
+    return times is not None and worst >= SLOW * times.p50_ms and worst >= HALF * ms
 
 
 def _threads(loop: LoopTimes, examination: Examination, pace: Pace) -> tuple[Cause, str] | None:

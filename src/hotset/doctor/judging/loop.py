@@ -19,6 +19,8 @@ BLOCK = 8
 MOST_BLOCKS = 500
 LEAST_SAWTOOTH = 0.5
 LEAST_PERIODS = 4
+LEAST_LATER = 16
+"""Later epochs stand for all, where they have so many batches or half of the first epoch's."""
 FEW = 0.25
 """Where usual waits of two epochs differ by no more of what their means do, a few differ."""
 
@@ -136,7 +138,10 @@ def loop_times(
     waits, is_seen = _waits(timeline, place)
     is_first = timeline.epoch == timeline.epoch[0]
     inner = place > 0
-    has_later = bool((inner & ~is_first).sum() >= max(LEAST_PERIODS, workers))
+    later = int((inner & ~is_first).sum())
+    has_later = later >= max(LEAST_LATER, workers) or (
+        later >= LEAST_PERIODS and 2 * later >= int((inner & is_first).sum())
+    )
     steady = inner & ~is_first if has_later else inner
     if not steady.any():  # epochs of a single batch
         steady = np.ones(len(timeline), bool) if is_first.all() else ~is_first

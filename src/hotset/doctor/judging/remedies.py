@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hotset.doctor.examination import Examination
 from hotset.doctor.findings import Advice, Range
-from hotset.doctor.judging.causes import Found, is_cold_at_first, is_float
+from hotset.doctor.judging.causes import SLOW, Found, is_cold_at_first, is_float
 from hotset.doctor.judging.loop import LoopTimes
 from hotset.doctor.judging.pace import Pace
 from hotset.doctor.phrases import percent
@@ -21,8 +21,8 @@ LEAST_GAIN = 1.05
 LEAST_PART = 0.3
 """A stage with a smaller share of the making is not worth a word of its own."""
 MOST_WORKERS = 32
-SLOW = 10.0
-"""A sample that takes so many times what others take is slow."""
+WORKERS_PER_CORE = 2
+"""Workers that only wait still take turns on the cores to hand their batches over."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def lasting_workers(case: Case) -> Advice | None:
         case.gain(after),
         is_most=False,
         why=f"an epoch's start takes {human_ms(pace.start_ms)}, {percent(share)} of it",
-        code="DataLoader(…, persistent_workers=True)",
+        code="DataLoader(..., persistent_workers=True)",
     )
 
 
@@ -152,7 +152,7 @@ def more_workers(case: Case) -> Advice | None:
             f"with {now} a batch takes {human_ms(pace.data_ms)} and the step "
             f"{human_ms(pace.step_ms)}; {free:.1f} of {case.examination.cores} cores are free"
         ),
-        code=f"DataLoader(…, num_workers={count})",
+        code=f"DataLoader(..., num_workers={count})",
     )
 
 
@@ -164,7 +164,8 @@ def fitting_workers(case: Case) -> int:
     made = pace.make_ms * pace.slack
     least = pace.take_ms + pace.step_ms
     needed = math.ceil(made / least) if least > 0 else MOST_WORKERS
-    return min(needed, room, pace.per_epoch, MOST_WORKERS)  # each makes a batch at least
+    most = min(MOST_WORKERS, WORKERS_PER_CORE * examination.cores)
+    return min(needed, room, pace.per_epoch, most)  # each makes a batch at least
 
 
 def fewer_threads(case: Case) -> Advice | None:
@@ -190,7 +191,7 @@ def fewer_threads(case: Case) -> Advice | None:
             "    torch.set_num_threads(1)\n"
             "    cv2.setNumThreads(0)  # whichever of them the dataset uses\n"
             "\n"
-            "DataLoader(…, worker_init_fn=one_thread)  # and OMP_NUM_THREADS=1 in the environment"
+            "DataLoader(..., worker_init_fn=one_thread)  # and OMP_NUM_THREADS=1 in the environment"
         ),
     )
 
@@ -245,15 +246,19 @@ def cheaper_step(case: Case) -> Advice | None:
     }[cause]
     if ms < LEAST_PART * pace.make_ms:
         return None
+    is_random = _is_random(examination, subject)
     words = {
-        "transform": f"make {subject} cheaper, or run it once",
+        "transform": f"make {subject} cheaper"
+        + (", or give it a batched form" if is_random else ", or run it once"),
         "float work": f"do without {subject} on every sample",
         "read": f"make reading {subject} cheaper, or do it once",
     }
     code = {
-        "transform": "@hotset.deterministic  # if the same input always gives the same output",
+        "transform": ""
+        if is_random
+        else "@hotset.deterministic  # if the same input always gives the same output",
         "float work": "",
-        "read": 'hotset.accelerate(loader, cache="folder")  # or hotset.build(dataset, path)',
+        "read": 'loader = hotset.accelerate(loader, cache="folder")  # once, on disk',
     }
     return Advice(
         cause,
@@ -263,6 +268,12 @@ def cheaper_step(case: Case) -> Advice | None:
         why=f"it takes {human_ms(ms)} of the {human_ms(pace.make_ms)} that a batch takes",
         code=code[cause],
     )
+
+
+def _is_random(examination: Examination, step: str) -> bool:
+    """Whether a plan has seen that a step, or one before it, gives something else each time."""
+    cuts = examination.plan.cuts if examination.plan is not None else ()
+    return any(cut.behind == step and not cut.is_deterministic for cut in cuts)
 
 
 def warm_storage(case: Case) -> Advice | None:
@@ -344,7 +355,7 @@ def hidden_copy(case: Case) -> Advice | None:
             f"copying takes {human_ms(pace.copy_ms)} of a batch's {human_ms(case.loop.loop_ms)}, "
             f"{human_bytes(case.examination.batch_bytes)} each"
         ),
-        code="DataLoader(…, pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
+        code="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
     )
 
 
@@ -363,7 +374,7 @@ def no_workers(case: Case) -> Advice | None:
             f"handing a batch over takes {human_ms(case.pace.hand_ms)}, and making it "
             f"{human_ms(pace.make_ms)}"
         ),
-        code="DataLoader(…, num_workers=0)",
+        code="DataLoader(..., num_workers=0)",
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LEAST_S = 1.0
+"""What is looked at for less is not told of."""
+
 
 @dataclass(frozen=True)
 class GpuUse:
@@ -53,7 +56,10 @@ class Usage:
 
     @property
     def others_busy(self) -> float:
-        """Cores that processes of others kept busy; 0 where nobody knows."""
-        if self.cores_busy is None or self.cores_busy_all is None:
+        """Cores that processes of others kept busy; 0 where nobody knows.
+
+        Systems count in ticks of 10 ms: a moment says nothing.
+        """
+        if self.cores_busy is None or self.cores_busy_all is None or self.seconds < LEAST_S:
             return 0.0
         return max(0.0, self.cores_busy_all - self.cores_busy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from hotset.doctor.scripts.script import Outcome, Target, hooked, run_target
@@ -78,17 +79,18 @@ def doctor(
     from hotset.doctor.diagnosis import diagnosed
 
     try:
-        report = diagnosed(
-            examined.loader,
-            examined.recording,
-            title=f"-m {target.name}" if target.is_module else target.name,
-            usage=usage,
-            device=device,
-            loaders=tracks.shares(),
-            notes=tuple(notes),
-            told=told,
-            batch_us=own_cost_us(),
-        )
+        with open(os.devnull, "w") as silent, redirect_stdout(silent):  # for what a dataset prints
+            report = diagnosed(
+                examined.loader,
+                examined.recording,
+                title=f"-m {target.name}" if target.is_module else target.name,
+                usage=usage,
+                device=device,
+                loaders=tracks.shares(),
+                notes=tuple(notes),
+                told=told,
+                batch_us=own_cost_us(),
+            )
     except Exception:  # the script's data may fail in any way now, and its exit code must be told
         said(f"no report: the loader could not be examined\n{traceback.format_exc().rstrip()}")
         return None, outcome

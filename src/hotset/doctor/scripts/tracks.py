@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotset.doctor.measure import Recording, Waited
     from hotset.doctor.report import LoaderShare
 
-RECENT = 8
+RECENT = 1
 """Loaders that are held on to, besides the one that was waited for most."""
 CALLS = 16
 """Calls that two loaders are told apart by, where each is over a dataset of its own."""

@@ -130,12 +130,12 @@ def _top(report: Report) -> Iterator[str]:
         yield _tile(f"{most}{times_as(first.gain.value)}", f"is predicted for: {first.title}")
     elif rows.is_only_left(report):
         yield _tile("Leave it", "is the advice: there is too little to gain")
-    lowest = [stage for stage in report.stages if stage.is_lowest]
-    ceiling = (
-        f"; the lowest ceiling is that of {lowest[0].name}, {per_second(lowest[0].samples_per_s)}"
-        if lowest
-        else ""
-    )
+    ceiling = ""
+    for stage in report.stages:
+        if stage.is_lowest:
+            which = rows.lowest_in_words(stage, report.stages)
+            rate = per_second(stage.samples_per_s)
+            ceiling = f"; {which} ceiling is that of {stage.name}, {rate}"
     words = f"{rows.unit(report)} all in all{ceiling}"
     yield _tile(per_second(loop.samples_per_s), words)
     yield "</div>"

@@ -290,3 +290,9 @@ def notes(report: Report) -> tuple[str, ...]:
     usage = report.usage.notes if report.usage is not None else ()
     found = (*report.notes, *report.examination.notes, *usage)
     return tuple(dict.fromkeys(shown(note) for note in found))
+
+
+def lowest_in_words(stage: Stage, stages: Sequence[Stage]) -> str:
+    """Which ceiling that is that sets the pace: of all, or of what makes the data."""
+    is_lowest = all(stage.samples_per_s <= each.samples_per_s for each in stages)
+    return "the lowest" if is_lowest else "the data's lowest"

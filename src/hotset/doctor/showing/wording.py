@@ -20,6 +20,7 @@ from hotset.doctor.showing.rows import (
     is_only_left,
     loader_cells,
     loader_in_words,
+    lowest_in_words,
     machine_rows,
     notes,
     sample_rows,
@@ -73,7 +74,8 @@ def _stages(report: Report, width: int) -> list[str]:
         return []
     rows = [("", "a batch", "", "at once", unit(report), "")]
     rows += [
-        (*stage_cells(stage), "the lowest" if stage.is_lowest else "") for stage in report.stages
+        (*stage_cells(stage), lowest_in_words(stage, report.stages) if stage.is_lowest else "")
+        for stage in report.stages
     ]
     names = [f"{'>' if stage.is_lowest else ' '} {shown(stage.name)}" for stage in report.stages]
     left, right = str.ljust, str.rjust
