@@ -188,3 +188,24 @@ def test_a_script_is_examined_from_end_to_end(script: Path) -> None:
     assert "Numbers" in (script / "b.html").read_text()
     json.loads((script / "c.json").read_text())
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--json", "train.py", "train.py"], "train.py would be the script itself: name another"),
+        (["--json", "a", "--html", "a", "train.py"], "a would be two things at once: name another"),
+        (["--device", "nowhere", "train.py"], "nowhere"),
+    ],
+)
+def test_what_would_be_regretted_is_refused_before_the_script_runs(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    """Files that overwrite something, devices that are not there."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("print('ran')")
+    assert cli.main(["doctor", *arguments]) == cli.EXIT_USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert Path("train.py").read_text() == "print('ran')"

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from hotset.doctor.findings import SampleTimes, SlowSample
 from hotset.doctor.judging.advise import judged
 from hotset.doctor.machine.usage import Usage
+from hotset.placement.cut import Cut
 from tests.examined import examination_of
 from tests.loops import Planted, times_of
 
@@ -75,3 +77,65 @@ def test_what_nobody_can_tell_is_inconclusive() -> None:
     assert found.gain.high > found.gain.value
     seen = judged(replace(loop, alone_step_ms=loop.usual_step_ms), examination_of(CROWDED))
     assert seen.verdict.bound != "inconclusive"
+
+
+def test_a_few_batches_are_not_acted_upon() -> None:
+    """They say how much would be gained, but nothing is advised."""
+    planted = Planted(read_ms=60, step_ms=10, batches=6, epochs=1, transforms=())
+    found = judged(times_of(planted), examination_of(planted))
+    assert (found.verdict.bound, found.advice) == ("inconclusive", ())
+    words = "too little to tell by: 5 batches in steady state; let it run longer"
+    assert found.verdict.sentence == words
+
+
+def test_a_loop_that_nothing_would_help_is_not_said_to_be_well() -> None:
+    """Data is the limit, and no remedy is known: nothing is advised, not even to leave it."""
+    planted = Planted(read_ms=60, step_ms=1, workers=0, cores=1, transforms=())
+    examined = replace(examination_of(planted), stages=(), plan=None)
+    found = judged(times_of(planted), examined)
+    assert found.verdict.bound == "data-bound"
+    assert not found.verdict.is_left
+    assert "leave it" not in [advice.action for advice in found.advice]
+
+
+def test_a_worker_that_met_a_slow_sample_is_not_slow() -> None:
+    """The sample is looked at, and not the worker."""
+    planted = Planted(
+        read_ms=60, workers=4, cores=8, slowness=(1.0, 1.0, 4.0, 1.0), step_ms=10, transforms=()
+    )
+    loop, examined = times_of(planted), examination_of(planted)
+    assert judged(loop, examined).verdict.cause == "slow worker"
+    times = SampleTimes(100, 0.5, 300.0, (SlowSample(17, 300.0),))
+    found = judged(loop, replace(examined, samples=times))
+    assert found.verdict.cause == "read"
+    assert "even workers" not in [advice.action for advice in found.advice]
+
+
+def test_a_moment_says_nothing_of_others() -> None:
+    """Systems count processor time in ticks."""
+    assert Usage(0.05, cores_busy=0.5, cores_busy_all=30.0).others_busy == 0.0
+    assert Usage(2.0, cores_busy=0.5, cores_busy_all=1.5).others_busy == 1.0
+
+
+def test_workers_that_only_wait_are_no_more_than_two_for_a_core() -> None:
+    """They still take turns to hand over."""
+    planted = Planted(read_ms=200, workers=0, cores=2, step_ms=5, transforms=())
+    examined = replace(examination_of(planted), cpu_cores=0.01)
+    (advice,) = (a for a in judged(times_of(planted), examined).advice if a.action == "workers")
+    assert advice.code == "DataLoader(..., num_workers=4)"
+
+
+def test_a_random_step_is_not_said_to_be_run_once() -> None:
+    """Where a plan has seen that it is random."""
+    planted = Planted(
+        read_ms=8, transforms=(("Jitter", 90.0),), once=("read",), cores=1, step_ms=10
+    )
+    loop, examined = times_of(planted), examination_of(planted)
+    assert examined.plan is not None
+    cuts = [
+        Cut(0, "Files", 1.0, 0.0, True, "", 10, True, 1000, 5.0, "host", "worker", is_chosen=True),
+        Cut(1, "Jitter", 1.0, 0.0, False, "random", 10, True, 1000, 0.0, None, "worker"),
+    ]
+    examined = replace(examined, plan=replace(examined.plan, cuts=tuple(cuts)))
+    (advice,) = (a for a in judged(loop, examined).advice if a.action == "transform")
+    assert (advice.title, advice.code) == ("make Jitter cheaper, or give it a batched form", "")

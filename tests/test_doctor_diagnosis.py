@@ -416,3 +416,27 @@ def test_end_to_end() -> None:
     assert [trap.name for trap in report.traps] == ["tensors in memory, picked one by one"]
     assert str(report).count("\n") > 10
     assert report.as_dict()["loop"]["batches"] == 20
+
+
+@pytest.mark.parametrize("loader", [DataLoader, "batches", b"batches", {"a": 1}])
+def test_what_is_no_loader(loader: Any) -> None:
+    """Some of it could be iterated over, and has no batches."""
+    with pytest.raises(ConfigError, match="`loader` must be a DataLoader or another iterable of"):
+        hotset.diagnose(loader)
+    with pytest.raises(ConfigError, match="`loader` must be a DataLoader or another iterable of"):
+        hotset.watch(loader)
+
+
+class Unsendable:
+    """A batch that cannot be pickled."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.call = lambda: samples
+
+
+def test_batches_that_no_worker_could_hand_over() -> None:
+    """Said in a note; nothing waits for them."""
+    loader = DataLoader(TensorDataset(torch.ones(64, 2)), batch_size=4, collate_fn=Unsendable)
+    report = hotset.diagnose(loader, steps=16, progress=False)
+    (note,) = (each for each in report.examination.notes if "hand" in each)
+    assert "a worker cannot hand over such batches" in note

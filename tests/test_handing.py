@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import hotset
-from hotset.planning.handing import BATCHES, Handing, _Made, handing_of
+from hotset.errors import SampleError
+from hotset.planning.handing import BATCHES, Handing, _Made, check_sendable, handing_of
 from hotset.planning.predict import Costs
 
 SAMPLES = [(torch.zeros(3), 1), (torch.ones(3), 2)]
@@ -107,3 +110,28 @@ def test_batches_that_are_handed_over_are_made_anew() -> None:
     assert torch.equal(one["rows"], batch["rows"])
     assert one["rows"].data_ptr() not in (batch["rows"].data_ptr(), other["rows"].data_ptr())
     assert (one["names"], int(one["count"]), len(made)) == (["a", "b"], 2, 3)
+
+
+class Unsendable:
+    """Holds what cannot be pickled."""
+
+    def __init__(self) -> None:
+        self.call = lambda: None
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (Unsendable(), "pickle"),
+        ([torch.ones(2, requires_grad=True) * 2], "a tensor within a graph of gradients"),
+    ],
+)
+def test_batches_that_no_worker_can_hand_over(batch: Any, message: str) -> None:
+    """They are refused, where a worker would fail in silence and be waited for for ever."""
+    with pytest.raises(SampleError, match=f"a worker cannot hand over such batches: .*{message}"):
+        check_sendable(batch)
+
+
+def test_batches_that_workers_can_hand_over() -> None:
+    """Tensors, leaves of a graph, arrays and whatever pickles."""
+    check_sendable([torch.ones(2, requires_grad=True), np.ones(2), {"name": "a"}, None])
