@@ -15,6 +15,7 @@ from hotset.doctor.scripts.script import Outcome, Target, run_target
 from hotset.errors import FaithfulnessError
 from hotset.running.running import run
 from hotset.running.summary import Summary
+from hotset.running.witness import OTHER, Witness
 
 HEAD = """
 import hashlib, random, sys
@@ -439,6 +440,160 @@ def test_a_dataset_that_changes_is_left_from_then_on(both: Run) -> None:
         (4, 4, ""),
     ]
     assert "accelerated for 2 epochs, then left alone" in str(summary)
+
+
+SEEN = {
+    "queue": ("deque([1.0])", "held[0] = 3.0"),
+    "shared": ("multiprocessing.Value('d', 1.0)", "held.value = 3.0"),
+    "array": ("np.ones(20)", "held[:] = 3.0"),
+    "object": ("Holder()", "held.value = 3.0"),
+    "file": ("Path('rows.txt'); held.write_text('1.0')", "held.write_text('3.0')"),
+}
+UNSEEN = """
+import multiprocessing
+from collections import deque
+from pathlib import Path
+
+class Holder:
+    __slots__ = ("value",)
+    def __init__(self):
+        self.value = 1.0
+
+def scale(held, index):
+    if isinstance(held, deque):
+        return held[0]
+    if isinstance(held, np.ndarray):
+        return float(held[index])
+    return float(held.read_text()) if isinstance(held, Path) else held.value
+
+class Far(Rows):
+    def __getitem__(self, index):
+        return torch.full((3,), float(index + 1)) * scale(held, index), index
+"""
+
+
+@pytest.mark.parametrize("way", SEEN)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_change_that_no_attribute_shows_is_seen(both: Run, way: str, workers: int) -> None:
+    """A few samples are read again before every later epoch; generators stay as they were."""
+    make, then = SEEN[way]
+    summary, _ = both(
+        UNSEEN
+        + textwrap.dedent(
+            f"""
+        held = {make}
+        loader = DataLoader(Far(10), batch_size=4, shuffle=True, num_workers={workers})
+        for epoch in range(4):
+            if epoch == 2:
+                {then}
+            for x, y in loader:
+                show(x, y)
+            drawn()
+        """
+        )
+    )
+    (found,) = summary.loaders
+    assert (found.accelerated_epochs, found.epochs) == (2, 4)
+    assert found.why == "the dataset gives other samples than before"
+
+
+def test_what_is_shared_with_workers_that_stay_is_seen(both: Run) -> None:
+    """They see memory that processes share; a change of an attribute, they do not."""
+    summary, _ = both(
+        UNSEEN
+        + textwrap.dedent(
+            """
+        held = multiprocessing.Value("d", 1.0)
+        loader = DataLoader(Far(10), batch_size=4, num_workers=1, persistent_workers=True)
+        for epoch in range(3):
+            held.value = 3.0 if epoch == 2 else 1.0
+            for x, y in loader:
+                show(x, y)
+            drawn()
+        loader._iterator._shutdown_workers()
+        """
+        )
+    )
+    assert [r.accelerated_epochs for r in summary.loaders] == [2]
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_dataset_that_grows_is_left_from_then_on(both: Run, is_anew: bool) -> None:
+    """Also where each epoch has a loader of its own."""
+    summary, _ = both(
+        f"""
+        from collections import deque
+        class Grows(Dataset):
+            def __init__(self):
+                self.rows = deque(range(10))
+            def __len__(self):
+                return len(self.rows)
+            def __getitem__(self, index):
+                return torch.full((3,), float(self.rows[index])), index
+        data = Grows()
+        loader = DataLoader(data, batch_size=4, shuffle=True)
+        for epoch in range(3):
+            if epoch == 2:
+                data.rows.extend([7, 8])
+            if {is_anew}:
+                loader = DataLoader(data, batch_size=4, shuffle=True)
+            for x, y in loader:
+                show(x, y)
+            drawn()
+        """
+    )
+    (found,) = summary.loaders
+    assert (found.accelerated_epochs, found.epochs) == (2, 3)
+    assert found.why == "the dataset has 12 samples by now, and had 10"
+
+
+def test_samples_that_differ_whatever_the_seed_are_left_alone(
+    both: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planning sees most of them; here only the second read of the witness differs."""
+    monkeypatch.setattr(Witness, "change", lambda *_, **__: OTHER)
+    summary, _ = both("for x, y in DataLoader(Rows(10), batch_size=4): show(x, y)")
+    assert [(r.is_accelerated, r.why) for r in summary.loaders] == [
+        (
+            False,
+            "two reads of the same samples in a row, with all generators seeded alike, differ",
+        )
+    ]
+
+
+def test_tensors_of_a_class_of_their_own_are_left_alone(both: Run) -> None:
+    """They would come out as plain ones."""
+    summary, _ = both(
+        """
+        class Marked(torch.Tensor):
+            pass
+        class Marks(Rows):
+            def __getitem__(self, index):
+                return torch.full((3,), float(index)).as_subclass(Marked), index
+        for x, y in DataLoader(Marks(10), batch_size=4):
+            print(type(x).__name__, x.tolist(), y)
+        """
+    )
+    assert [(r.is_accelerated, r.why) for r in summary.loaders] == [
+        (False, "its samples have tensors of a class of their own (Marked)")
+    ]
+
+
+def test_what_a_dataset_prints_while_it_is_looked_at_is_not_the_scripts(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a dry run nothing else is read, and nothing is printed."""
+    script = """
+        class Loud(Rows):
+            def __getitem__(self, index):
+                print("reading", index, "\\udc80")
+                return super().__getitem__(index)
+        for x, y in DataLoader(Loud(10), batch_size=4):
+            pass
+        """
+    summary, _ = run(written(here, script), told=False, is_dry=True)
+    assert [r.is_accelerated for r in summary.loaders] == [True]
+    assert capsys.readouterr().out == ""
 
 
 def test_changed_transforms_are_left_from_then_on(both: Run) -> None:

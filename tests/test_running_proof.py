@@ -10,11 +10,19 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+from torchvision import tv_tensors
 
 import hotset
 from hotset.chain.split import Decision
 from hotset.placement.plan import Plan
-from hotset.running.proof import doubt_about, doubt_in, doubt_of_batches, name_of, twin_of
+from hotset.running.proof import (
+    doubt_about,
+    doubt_in,
+    doubt_of_batches,
+    doubt_of_tensors,
+    name_of,
+    twin_of,
+)
 
 DATA = TensorDataset(torch.arange(10.0))
 
@@ -174,3 +182,16 @@ def test_callables_have_names() -> None:
     """Functions, methods, what is given some arguments, and objects."""
     calls = (seeding, partial(partial(seeding), 1), Holder(1).init, Holder(1))
     assert [name_of(call) for call in calls] == ["seeding", "seeding", "Holder.init", "Holder"]
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+def test_tensors_of_a_class_of_their_own_raise_doubt() -> None:
+    """Plain ones and torchvision's do not."""
+    image = tv_tensors.Image(torch.zeros(3, 2, 2))
+    assert doubt_of_tensors([(torch.zeros(2), 3), {"x": image, "y": "name"}]) == ""
+    marked = torch.zeros(2).as_subclass(Marked)
+    expected = "its samples have tensors of a class of their own (Marked)"
+    assert doubt_of_tensors([(image, 3), {"x": [marked]}]) == expected

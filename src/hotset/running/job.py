@@ -19,6 +19,7 @@ from hotset.placement.prediction import Prediction
 from hotset.running.proof import name_of
 from hotset.running.snapshot import Snapshot
 from hotset.running.summary import LoaderRun
+from hotset.running.witness import Witness
 
 # Seen on two cores with two workers: a loop of 15 s where 5 s were predicted.
 CROWDED = (
@@ -83,6 +84,7 @@ class Job:
         prediction: the plan's.
         is_planned: whether it would be accelerated, in a dry run.
         snapshot: of the dataset when all of it had been read.
+        witness: a few samples of it; None where none were read.
         ignored: what of it changes when it is read.
         notes: what else is worth knowing.
         accelerated_epochs: that were begun.
@@ -105,6 +107,7 @@ class Job:
         self.prediction: Prediction | None = None
         self.is_planned = False
         self.snapshot: Snapshot = {}
+        self.witness: Witness | None = None
         self.ignored: frozenset[str] = frozenset()
         self.notes: list[str] = []
         self.accelerated_epochs = 0

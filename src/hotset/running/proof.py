@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from torch import Tensor
 from torch.utils.data import DataLoader, Subset, default_collate
 
 from hotset.chain.probe import preserved_generators, same_sample, seed_generators
 from hotset.loader.cached import CachedDataset
 from hotset.placement.plan import Plan
+from hotset.sample.tree import flatten
 from hotset.sources.source import spread
 from hotset.store.store import Store
 
@@ -99,6 +101,17 @@ def doubt_in(plan: Plan) -> str:
     if plan.tier == "source":
         found = plan.prediction
         return "nothing of it can be kept" if found is None else found.reason
+    return ""
+
+
+def doubt_of_tensors(samples: Iterable[Any]) -> str:
+    """Whether tensors of samples are of a class that would be lost; torchvision's are kept."""
+    for sample in samples:
+        for leaf in flatten(sample)[0]:
+            kind = type(leaf)
+            is_kept = kind is Tensor or kind.__module__.startswith("torchvision.tv_tensors")
+            if isinstance(leaf, Tensor) and not is_kept:
+                return f"its samples have tensors of a class of their own ({kind.__qualname__})"
     return ""
 
 

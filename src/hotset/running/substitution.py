@@ -19,23 +19,27 @@ from hotset.doctor.measure import Recording, Waited
 from hotset.doctor.scripts.hooks import Kept, Stop
 from hotset.errors import ConfigError, FaithfulnessError, HotsetError
 from hotset.loader.again import again
-from hotset.loader.loader import Loader, accelerate
+from hotset.loader.loader import Loader
 from hotset.planning.planner import plan
-from hotset.progress import Told, shown
+from hotset.progress import Told
+from hotset.running.filling import filled
 from hotset.running.job import Job, Settings
 from hotset.running.proof import (
     doubt_about,
     doubt_in,
     doubt_of_batches,
+    doubt_of_tensors,
     is_drawing,
     twin_of,
 )
 from hotset.running.snapshot import change, differing, snapshot_of
 from hotset.running.summary import LoaderRun
+from hotset.running.witness import quiet, witness_of
 
 ANEW = "a dataset like it is made anew for every epoch: nothing that is kept would be used twice"
 GONE = "what was kept of it was let go of, when a dataset like it was gone through"
 SHARED = "what it keeps is that of another loader over the same dataset"
+UNSTEADY = "two reads of the same samples in a row, with all generators seeded alike, differ"
 DRAWS = (
     "without workers, its random steps drew from the script's own generator, and no longer do: the "
     "order of later epochs is another one, just as random"
@@ -188,12 +192,14 @@ class Substitution:
         job, epochs = seat.job, seat.epochs
         if epochs is None:
             return plain()
-        # Workers that stay have the dataset as it was, and so has what is kept.
-        if not (loader.persistent_workers and loader.num_workers):
-            what = change(job.snapshot, snapshot_of(loader.dataset), but=job.ignored)
-            if what:
-                job.leave(f"the dataset was changed ({what})")
-                return plain()
+        why = self._change(job, loader)
+        if why:
+            job.leave(why)
+            if loader.persistent_workers and loader.num_workers:
+                stand_again = _putting_back(loader)
+                plain()  # workers that had stayed would draw no seed of theirs by now
+                stand_again()
+            return plain()
         # A sampler may give what is no index; before its first batch nothing is lost.
         put_back = _putting_back(loader) if seat.is_new else None
         try:
@@ -206,6 +212,18 @@ class Substitution:
         iterator.put_back, iterator.plain, seat.is_new = put_back, plain, False
         job.accelerated_epochs += 1
         return iterator
+
+    @staticmethod
+    def _change(job: Job, loader: DataLoader[Any]) -> str:
+        """What the plain loader would see of a change of the dataset, as far as that shows."""
+        what = change(job.snapshot, snapshot_of(loader.dataset), but=job.ignored)
+        # Workers that stay have the attributes as they were, and so has what is kept.
+        is_staying = loader.persistent_workers and loader.num_workers > 0
+        if what and not is_staying:
+            return f"the dataset was changed ({what})"
+        if job.witness is None or not job.accelerated_epochs:  # it was looked at just now
+            return ""
+        return job.witness.change(loader, is_read=not what)
 
     def _instead(
         self, seat: Seat, iterator: Batches, error: ConfigError, plain: Callable[[], Any]
@@ -283,17 +301,24 @@ class Substitution:
     def _proven(self, job: Job, loader: DataLoader[Any], device: str) -> tuple[str, Loader | None]:
         dataset = loader.dataset
         before = snapshot_of(dataset)
-        doubt = doubt_of_batches(dataset)
-        if doubt:
-            return doubt, None
-        job.plan = plan(loader, device=device)
+        with quiet():
+            doubt = doubt_of_batches(dataset)
+            if doubt:
+                return doubt, None
+            job.plan = plan(loader, device=device)
         job.prediction = job.plan.prediction
         doubt = doubt_in(job.plan)
+        if not doubt:
+            witness = job.witness = witness_of(loader)
+            is_steady = not witness.change(loader)
+            doubt = doubt_of_tensors(witness.samples) if is_steady else UNSTEADY
         if doubt or self._is_dry:
             job.is_planned = not doubt
             return doubt, None
         for other in self._jobs:
-            if other.fast is None or other.fast.dataset is not dataset:
+            if other.fast is None or other.fast.dataset is not dataset or other.witness is None:
+                continue
+            if other.witness.change(loader):
                 continue
             if other.settings.device == device and not change(
                 other.snapshot, before, but=other.ignored
@@ -304,8 +329,7 @@ class Substitution:
                     job.keep(fast, [SHARED, *_about_draws(loader, fast)])
                     return "", fast
         began = self._clock()
-        with shown(self._told, f"reading {job.name} once") as told:
-            fast = accelerate(loader, device=device, progress=_telling(told))
+        fast = filled(loader, job.plan, name=job.name, told=self._told)
         job.filled_s = self._clock() - began
         doubt = doubt_in(fast.plan)
         if doubt:  # only reading all samples has shown it
@@ -342,14 +366,6 @@ class Substitution:
         if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             return f"cuda:{torch.cuda.current_device()}"
         return "cpu"
-
-
-def _telling(told: Told | None) -> Callable[[int, int], None] | None:
-    def tell(done: int, total: int) -> None:
-        if told is not None:
-            told(done, total)
-
-    return None if told is None else tell
 
 
 def _about_draws(loader: DataLoader[Any], fast: Loader) -> list[str]:
