@@ -139,3 +139,38 @@ def test_a_random_step_is_not_said_to_be_run_once() -> None:
     examined = replace(examined, plan=replace(examined.plan, cuts=tuple(cuts)))
     (advice,) = (a for a in judged(loop, examined).advice if a.action == "transform")
     assert (advice.title, advice.code) == ("make Jitter cheaper, or give it a batched form", "")
+
+
+def test_advice_comes_with_code_that_says_what_its_title_does() -> None:
+    """Word by word, since somebody will paste it."""
+    short = Planted(read_ms=10, workers=4, batches=6, epochs=12, start_ms=60, transforms=())
+    copies = Planted(read_ms=20, workers=4, copy_ms=30, step_ms=25, transforms=())
+    reads = Planted(read_ms=90, workers=2, cores=2, step_ms=10, transforms=())
+    found = {
+        advice.action: advice.code
+        for planted in (short, copies, reads)
+        for advice in judged(times_of(planted), examination_of(planted)).advice
+    }
+    assert found["persistent workers"] == "DataLoader(..., persistent_workers=True)"
+    assert found["pinned copies"] == (
+        "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)"
+    )
+    assert found["read"] == ('loader = hotset.accelerate(loader, cache="folder")  # once, on disk')
+
+
+def test_an_epoch_has_no_use_for_more_workers_than_batches() -> None:
+    """Each makes one at least."""
+    planted = Planted(read_ms=200, cores=8, step_ms=5, batches=3, epochs=12, transforms=())
+    examined = replace(examination_of(planted), cpu_cores=0.01)
+    codes = [a.code for a in judged(times_of(planted), examined).advice if a.action == "workers"]
+    assert codes == ["DataLoader(..., num_workers=3)"]
+
+
+def test_reading_that_is_random_is_not_said_to_be_done_once() -> None:
+    """Where a plan keeps nothing of it."""
+    planted = Planted(read_ms=90, step_ms=10, once=("read",), cores=1, transforms=())
+    loop, examined = times_of(planted), examination_of(planted)
+    assert examined.plan is not None
+    examined = replace(examined, plan=replace(examined.plan, tier="source"))
+    (advice,) = judged(loop, examined).advice
+    assert (advice.title, advice.code) == ("make reading Files cheaper", "")

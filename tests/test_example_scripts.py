@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -118,3 +119,53 @@ def test_made_images_are_the_same_for_a_seed(tmp_path: Path) -> None:
 def test_scripts_know_nothing_of_hotset() -> None:
     """They are what is watched and accelerated without being edited."""
     assert [name for name in CLASSES if "hotset" in (EXAMPLES / f"{name}.py").read_text()] == []
+
+
+SMALL = {
+    "cifar": ("--images", "1280", "--epochs", "2", "--batch-size", "64"),
+    "image_folder": ("--images", "192", "--epochs", "2", "--batch-size", "32"),
+    "tabular": ("--rows", "40000", "--epochs", "2"),
+}
+
+
+def hotset(*arguments: str, temporary: Path) -> subprocess.CompletedProcess[str]:
+    """A command of hotset's, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "hotset", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=115,
+        check=False,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_doctor_reports_on_scripts(name: str, tmp_path: Path) -> None:
+    """All batches of both loaders are seen; the script prints what it prints; files are written."""
+    json_file, page = tmp_path / "report.json", tmp_path / "report.html"
+    files = ("--json", str(json_file), "--html", str(page))
+    script = (str(EXAMPLES / f"{name}.py"), *SMALL[name])
+    done = hotset("doctor", *files, *script, temporary=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, *epochs = done.stdout.splitlines()
+    assert [EPOCH.fullmatch(line) is not None for line in epochs] == [True, True]
+    batches = re.match(r"(\d+) batches to train on, (\d+) to validate on", first)
+    assert batches is not None
+    report = json.loads(json_file.read_text())
+    seen = sorted(loader["batches"] for loader in report["loaders"])
+    assert seen == sorted(2 * int(count) for count in batches.groups())
+    assert page.read_text().count("<svg") >= 2
+    assert f"hotset doctor: {EXAMPLES / name}.py" in done.stderr
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_scripts_are_accelerated_unedited(name: str, tmp_path: Path) -> None:
+    """Both loaders are; each epoch's lines are there, and the network learns as it did."""
+    script = (str(EXAMPLES / f"{name}.py"), *SMALL[name])
+    done = hotset("run", *script, temporary=tmp_path)
+    assert done.returncode == 0, done.stderr
+    losses = [float(EPOCH.fullmatch(line)[2]) for line in done.stdout.splitlines()[1:]]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
+    assert f"{name}.py: 2 of 2 loaders accelerated" in done.stderr

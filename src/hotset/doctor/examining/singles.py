@@ -19,7 +19,7 @@ from hotset.sources.nesting import path_of
 from hotset.sources.opened import Opened, note_sample
 from hotset.sources.source import spread
 
-MOST = 200
+MOST = 1000
 """Samples that are timed."""
 SECONDS = 3.0
 """That they may take, both times together."""

@@ -251,14 +251,16 @@ def cheaper_step(case: Case) -> Advice | None:
         "transform": f"make {subject} cheaper"
         + (", or give it a batched form" if is_random else ", or run it once"),
         "float work": f"do without {subject} on every sample",
-        "read": f"make reading {subject} cheaper, or do it once",
+        "read": f"make reading {subject} cheaper" + ("" if is_random else ", or do it once"),
     }
     code = {
         "transform": ""
         if is_random
         else "@hotset.deterministic  # if the same input always gives the same output",
         "float work": "",
-        "read": 'loader = hotset.accelerate(loader, cache="folder")  # once, on disk',
+        "read": ""
+        if is_random
+        else 'loader = hotset.accelerate(loader, cache="folder")  # once, on disk',
     }
     return Advice(
         cause,
@@ -271,9 +273,12 @@ def cheaper_step(case: Case) -> Advice | None:
 
 
 def _is_random(examination: Examination, step: str) -> bool:
-    """Whether a plan has seen that a step, or one before it, gives something else each time."""
-    cuts = examination.plan.cuts if examination.plan is not None else ()
-    return any(cut.behind == step and not cut.is_deterministic for cut in cuts)
+    """Whether a plan has seen that a step, or one before it, cannot be run once for all epochs."""
+    plan = examination.plan
+    if plan is None:
+        return False
+    is_unkept = plan.tier == "source"
+    return is_unkept or any(cut.behind == step and not cut.is_deterministic for cut in plan.cuts)
 
 
 def warm_storage(case: Case) -> Advice | None:
