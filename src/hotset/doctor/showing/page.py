@@ -214,7 +214,9 @@ def _plots(report: Report) -> Iterator[str]:
         yield "</div>"
     if any(stage.ms > 0 for stage in report.stages):
         yield '<div class="card"><h3>Each stage of a batch, by itself</h3>'
-        colours = [("wait", "the lowest ceiling"), ("step", "step"), ("plain", "others")]
+        lowest = [rows.lowest_in_words(s, report.stages) for s in report.stages if s.is_lowest]
+        colours = [("wait", f"{word} ceiling") for word in lowest]
+        colours += [("step", "step"), ("plain", "others")]
         yield (
             '<p class="soft">What a batch takes, divided by how many work on it at once; and the '
             "rate if nothing else took time.</p>"
