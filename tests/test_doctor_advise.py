@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from hotset.doctor.findings import SampleTimes, SlowSample
-from hotset.doctor.judging.advise import judged
+from hotset.doctor.findings import Cause, SampleTimes, SlowSample
+from hotset.doctor.judging.advise import _about, judged
+from hotset.doctor.judging.causes import Found
+from hotset.doctor.judging.pace import pace_of
+from hotset.doctor.judging.remedies import Case
 from hotset.doctor.machine.usage import Usage
 from hotset.placement.cut import Cut
 from tests.examined import examination_of
@@ -174,3 +178,17 @@ def test_reading_that_is_random_is_not_said_to_be_done_once() -> None:
     examined = replace(examined, plan=replace(examined.plan, tier="source"))
     (advice,) = judged(loop, examined).advice
     assert (advice.title, advice.code) == ("make reading Files cheaper", "")
+
+
+def test_every_cause_has_words_of_its_own() -> None:
+    """Data that is the limit is explained by its cause; only what is not known is not."""
+    loop, examined = times_of(COLD), examination_of(COLD)
+    pace = pace_of(loop, examined)
+    others = {"unknown", "copy", "step", "balance", "cores"}  # they have whole sentences
+    told = {
+        cause: _about(Case(Found("data-bound", cause, "Files"), loop, examined, pace))
+        for cause in get_args(Cause)
+        if cause not in others
+    }
+    assert len(set(told.values())) == len(told) == len(get_args(Cause)) - len(others)
+    assert not any("could not be told apart" in words for words in told.values())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
@@ -181,3 +181,18 @@ def test_a_report_is_written_as_json(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 2 + len(made.as_dict())
     with pytest.raises(StorageError, match=r"nowhere.report\.json cannot be written: No such file"):
         made.to_json(tmp_path / "nowhere" / "report.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (findings.Bound, ("Verdict", "bound")),
+        (findings.Cause, ("Verdict", "cause")),
+        (findings.StageKind, ("Stage", "kind")),
+        (examination.LoaderKind, ("Facts", "kind")),
+    ],
+)
+def test_the_schema_has_every_word(words: Any, place: tuple[str, str]) -> None:
+    """A new bound, cause or kind is one of the schema's too."""
+    kind, name = place
+    assert SCHEMA["$defs"][kind]["properties"][name]["enum"] == list(get_args(words))
