@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from hotset.chain.probe import own_generators, preserved_generators
+from hotset.doctor.machine.cuda import is_used
 from hotset.doctor.measure import Recording, Waited
 from hotset.doctor.scripts.hooks import Kept, Stop
 from hotset.errors import ConfigError, FaithfulnessError, HotsetError
@@ -363,7 +364,7 @@ class Substitution:
         """The device that batches come out on."""
         if self._device is not None:
             return self._device
-        if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        if is_used():
             return f"cuda:{torch.cuda.current_device()}"
         return "cpu"
 

@@ -61,7 +61,7 @@ class Witness:
             is_read: whether samples are looked at, beside their number.
         """
         try:
-            length = len(loader.dataset)  # type: ignore[arg-type]
+            length = len(loader.dataset)  # type: ignore[arg-type]  # it has one
             if length != self.length:
                 return f"the dataset has {length:,} samples by now, and had {self.length:,}"
             now = _read(loader, self.indices) if is_read else self.samples
@@ -78,7 +78,7 @@ def witness_of(
     Raises:
         SampleError: if the dataset raises.
     """
-    length = len(loader.dataset)  # type: ignore[arg-type]
+    length = len(loader.dataset)  # type: ignore[arg-type]  # it has one
     first, *between = spread(length, SAMPLES)
     indices = (first, *between[-1:], *between[:-1])
     samples = _read(loader, indices, most_s=LONG_S, clock=clock)

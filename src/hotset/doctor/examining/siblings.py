@@ -109,7 +109,7 @@ class _Run:
                     return
         finally:
             # Left to the collector, they would go on while the next ones are timed.
-            batches._shutdown_workers()  # type: ignore[attr-defined]
+            batches._shutdown_workers()  # type: ignore[attr-defined]  # it has workers
 
     def _is_over(self, passed: float, seconds: float) -> bool:
         least = 0

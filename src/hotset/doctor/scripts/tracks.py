@@ -374,7 +374,7 @@ def own_cost_us() -> float:
     import torch
     from torch.utils.data import DataLoader
 
-    loader: DataLoader[Any] = DataLoader([0])  # type: ignore[arg-type]
+    loader: DataLoader[Any] = DataLoader([0])  # type: ignore[arg-type]  # a list will do
     iterator, batch = iter(loader), (torch.zeros(1),)
     tracks = Tracks()
     tracks.iterate(loader, lambda: iterator)

@@ -165,7 +165,7 @@ def _states_in_workers(
     except Exception as error:  # the user's own code runs in the workers, and may raise anything
         raise SampleError(f"a worker of {fetch.name} failed: {error}") from error
     finally:
-        batches._shutdown_workers()  # type: ignore[attr-defined]
+        batches._shutdown_workers()  # type: ignore[attr-defined]  # it has workers
     return found
 
 
