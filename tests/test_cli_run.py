@@ -189,15 +189,14 @@ def test_what_cannot_be_run_is_said(here: Path, capsys: pytest.CaptureFixture[st
     assert "no/where.json cannot be written: there is no folder" in printed.err
 
 
-def test_an_unknown_device_leaves_loaders_alone(
+def test_an_unknown_device_is_refused_before_the_script_runs(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the reason; the script runs."""
-    assert cli.main(["run", "--device", "moon", "train.py"]) == 7
+    """Not after it has run for hours."""
+    assert cli.main(["run", "--device", "moon", "train.py"]) == cli.EXIT_USAGE
     printed = capsys.readouterr()
-    assert printed.out.count("\n") == 14
-    assert "left alone" in printed.err
-    assert "moon" in printed.err
+    assert printed.out == ""
+    assert "`device` must be like 'cpu' or 'cuda:0', got 'moon'" in printed.err
 
 
 def test_a_batch_that_differs_ends_it_with_its_text(

@@ -51,7 +51,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine and a device that nobody looks at."""
     import sys
 
-    for name in ("diagnosis", "machine", "cuda"):
+    for name in ("diagnosis", "machine.machine", "machine.cuda"):
         monkeypatch.setitem(sys.modules, f"hotset.doctor.{name}", None)
     stand_in()
 

@@ -151,7 +151,7 @@ def _doubt_about_init(call: Any, dataset: Any) -> str:
 
 def _is_filled(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018
+        cell.cell_contents  # noqa: B018  # which raises where it is empty
     except ValueError:
         return False
     return True
