@@ -178,6 +178,24 @@ def test_loaders_are_held_on_to_but_not_without_end() -> None:
 
 
 @pytest.mark.usefixtures("machine")
+def test_loaders_with_workers_that_stay_are_not_held_on_to() -> None:
+    """Each would keep its processes; but the one to examine, and the latest."""
+    clock = Clock()
+    tracks = Tracks(clock=clock)
+    loaders = []
+    with hooked(tracks):
+        for number in range(5):
+            data = type("Kind", (Slow,), {})(clock, start_s=0, sample_s=9 if number == 1 else 1)
+            loader = DataLoader(data, batch_size=None)
+            # Real ones would have to be waited for; what counts is that it says so.
+            vars(loader)["persistent_workers"] = True
+            loaders.append(weakref.ref(loader))
+            list(loader)
+            del loader, data
+    assert [number for number, each in enumerate(loaders) if each() is not None] == [1, 4]
+
+
+@pytest.mark.usefixtures("machine")
 def test_a_script_is_stopped_after_steps_or_seconds() -> None:
     """Of all loaders together; the step before has its time."""
     clock = Clock()

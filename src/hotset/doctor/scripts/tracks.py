@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotset.doctor.measure import Recording, Waited
     from hotset.doctor.report import LoaderShare
 
-RECENT = 1
+RECENT = 8
 """Loaders that are held on to, besides the one that was waited for most."""
 CALLS = 16
 """Calls that two loaders are told apart by, where each is over a dataset of its own."""
@@ -89,6 +89,12 @@ class Track:
     def loader(self) -> DataLoader[Any] | None:
         """The latest one that it was; None once that is gone."""
         return self._loader()
+
+    @property
+    def has_lasting_workers(self) -> bool:
+        """Whether it keeps processes for as long as it is there."""
+        loader = self.loader
+        return loader is not None and loader.persistent_workers
 
     @property
     def batches(self) -> int:
@@ -315,11 +321,13 @@ class Tracks:
 
     def _let_go(self, current: Track) -> None:
         """A script may make any number of loaders, and none is to outlive it for our sake."""
-        if len(self._tracks) > RECENT:
-            examined = self.examined
-            for track in sorted(self._tracks, key=lambda track: track.began)[:-RECENT]:
-                if track is not examined and track is not current:
-                    track.let_go()
+        if len(self._tracks) == 1:
+            return
+        kept = (self.examined, current)
+        old = sorted(self._tracks, key=lambda track: track.began)[:-RECENT]
+        for track in self._tracks:
+            if track not in kept and (track in old or track.has_lasting_workers):
+                track.let_go()
 
     @property
     def given(self) -> list[Track]:
