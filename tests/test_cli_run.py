@@ -157,13 +157,15 @@ def test_a_script_prints_what_it_prints_by_itself(here: Path) -> None:
 
 def test_a_module_is_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By its name, with what stands behind it as its own."""
-    (here / "pack").mkdir()
-    (here / "pack" / "__init__.py").touch()
-    (here / "pack" / "go.py").write_text("import sys; print(__name__, sys.argv[1:])")
-    assert cli.main(["run", "-m", "pack.go", "--dry-run", "-m"]) == 0
+    (here / "parcel").mkdir()
+    (here / "parcel" / "__init__.py").touch()
+    (here / "parcel" / "go.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    assert cli.main(["run", "-m", "parcel.go", "--dry-run", "-m"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "__main__ ['--dry-run', '-m']\n"
-    assert printed.err.startswith("\nhotset run -m pack.go: it went through no DataLoader, ")
+    assert printed.err.startswith("\nhotset run -m parcel.go: it went through no DataLoader, ")
+    for name in ("parcel", "parcel.go"):  # as a process of its own would forget it
+        sys.modules.pop(name, None)
 
 
 def test_a_dry_run_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
