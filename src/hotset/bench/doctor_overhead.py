@@ -13,7 +13,7 @@ from torch import Tensor
 import hotset
 from hotset.bench.doctor_settings import DoctorSettings
 from hotset.bench.timing import Say, Spread, Stopwatch, interleaved
-from hotset.doctor.diagnosis import SETTLED
+from hotset.doctor.machine.usage import SETTLED
 
 READY, SLICED = "ready", "sliced"
 BATCH, COLUMNS = 64, 32

@@ -22,7 +22,7 @@ from hotset.doctor.judging.advise import Replay, judged
 from hotset.doctor.judging.loop import loop_times
 from hotset.doctor.machine.cuda import is_used, spans_if_used
 from hotset.doctor.machine.machine import Machine
-from hotset.doctor.machine.usage import Usage
+from hotset.doctor.machine.usage import SETTLED, Usage
 from hotset.doctor.measure import Clock, Recording
 from hotset.doctor.report import LoaderShare, Report
 from hotset.doctor.restoring import as_it_was
@@ -43,8 +43,6 @@ TRIALS = 2000
 """Batches of nothing that the doctor's own cost is measured on."""
 LEAST_OTHERS = 0.1
 """Of the cores; what others use less of is no matter."""
-SETTLED = 8
-"""Batches after which memory that grows is a growth."""
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def length_of(value: Any) -> int | None:
     """How long something is; None where it does not know."""
     try:
         return len(value)
-    except (TypeError, NotImplementedError, AttributeError):
+    except (TypeError, NotImplementedError, AttributeError):  # it need not know its length
         return None
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from hotset.doctor.diagnosis import SETTLED, diagnosed, iter_is_itself, phases
+from hotset.doctor.diagnosis import diagnosed, iter_is_itself, phases
 from hotset.doctor.machine.cuda import spans_if_used
 from hotset.doctor.machine.machine import Machine
-from hotset.doctor.machine.usage import Usage
+from hotset.doctor.machine.usage import SETTLED, Usage
 from hotset.doctor.measure import Recording
 from hotset.doctor.report import Report
 from hotset.errors import ConfigError

@@ -32,6 +32,8 @@ UNEVEN = 1.5
 SLOW = 10.0
 """A sample that takes so many times what others take is slow."""
 HALF = 0.5
+EXPLAINED = 1.5
+"""A pace that differs from what its parts say by so many times is not explained by them."""
 CROWDED = 0.8
 """Workers that take so little of it with one thread each have too many."""
 
@@ -96,7 +98,7 @@ def confidence_of(found: Found, loop: LoopTimes, pace: Pace) -> float:
         gain = Range(*(each * pace.compute_ms / pace.alone_ms for each in astuple(gain)))
     error = max((gain.high - gain.low) / (2 * 1.645), 1e-9)
     sure = 0.5 * (1 + math.erf(abs(gain.value - border) / error / math.sqrt(2)))
-    is_explained = 1 / UNEVEN <= pace.slack <= UNEVEN
+    is_explained = 1 / EXPLAINED <= pace.slack <= EXPLAINED
     return sure if is_explained or found.bound != "data-bound" else 0.8 * sure
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from hotset.doctor.machine.cuda import is_used
 from hotset.doctor.machine.usage import GpuUse
 from hotset.doctor.measure import Clock
 
@@ -79,7 +80,7 @@ class Gpus:
         if self._nvml is None:
             return
         # Which of the system's devices CUDA numbers how is certain only once torch uses it.
-        if not self._watched or (not self._is_by_torch and _is_used()):
+        if not self._watched or (not self._is_by_torch and is_used()):
             self._choose()
         for gpu in self._watched:
             self._look_at(gpu)
@@ -182,17 +183,13 @@ class Gpus:
         )
 
 
-def _is_used() -> bool:
-    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]  # torch's own
-
-
 def _torch_uuids(*, is_held: bool = False) -> set[str]:
     """Of the devices that torch numbers, where it uses any; starts nothing.
 
     Args:
         is_held: only those that it has memory on.
     """
-    if not _is_used():
+    if not is_used():
         return set()
     numbers = range(torch.cuda.device_count())
     return {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SETTLED = 8
+"""Batches after which memory should have stopped growing, so that growth is one."""
 LEAST_S = 1.0
 """What is looked at for less is not told of."""
 

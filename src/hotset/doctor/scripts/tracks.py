@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+from hotset.doctor.machine.usage import SETTLED
 from hotset.doctor.scripts.hooks import Kept, Patch, Stop
 from hotset.progress import Told
 
@@ -31,8 +32,6 @@ CALLS = 16
 """Calls that two loaders are told apart by, where each is over a dataset of its own."""
 TRIALS = 2000
 """Batches of nothing that the hooks' own cost is measured on."""
-SETTLED_AFTER = 8
-"""Batches after which memory should have stopped growing, where the first epoch is longer."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +272,7 @@ class Tracks:
         """Counts a batch, and looks at the machine; says whether that took time."""
         self.batches += 1
         has_looked = self._machine is not None and self._machine.look()
-        if self.batches == SETTLED_AFTER:
+        if self.batches == SETTLED:
             has_looked |= self._settle()
         if self._told is not None:
             self._told(self.batches, self._steps)

@@ -21,7 +21,7 @@ WORST = 3
 """Slow samples that are shown, where nothing else is said."""
 NOTICEABLE_NOISE = 0.1
 """Noise is told of where it is a larger share than this of the time itself."""
-UNEVEN = 1.2
+VISIBLY_UNEVEN = 1.2
 """Workers differ where the slowest takes so many times what the one in the middle takes."""
 
 
@@ -185,7 +185,7 @@ def sample_rows(report: Report, worst: int = WORST) -> Rows:
 def are_uneven(workers: Sequence[WorkerTime]) -> bool:
     """Whether a worker takes clearly longer than the one in the middle."""
     times = sorted(worker.ms for worker in workers)
-    return bool(times) and times[-1] >= UNEVEN * times[(len(times) - 1) // 2]
+    return bool(times) and times[-1] >= VISIBLY_UNEVEN * times[(len(times) - 1) // 2]
 
 
 def worker_rows(report: Report) -> Rows:
